@@ -1,0 +1,224 @@
+"""What goes into the engine and what comes out: plain data, importable without torch.
+
+Every struct here crosses the pipe between the UI process and the engine process as msgpack.
+Times are seconds of one monotonic clock in the engine process; counts are tokens or blocks.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from engine.errors import InvalidRequest
+
+FinishReason = Literal["stop", "length", "context_full", "aborted"]
+"""stop: an end-of-sequence token or a stop string; length: max_tokens; context_full: no room left in the
+model's context or in the whole pool; aborted: the caller asked."""
+
+Phase = Literal["queued", "prefill", "decode"]
+
+
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
+    """How the next token is chosen. Raises InvalidRequest on a value out of range."""
+
+    temperature: float = 0.7
+    """0 is greedy."""
+    top_k: int = 0
+    """0 is off."""
+    top_p: float = 0.95
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+    """None draws a fresh seed; the same seed gives the same tokens whatever else is in the batch."""
+    max_tokens: int = 1024
+    stop: tuple[str, ...] = ()
+    logit_bias: dict[int, float] = {}
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        checks = (
+            ("temperature", self.temperature >= 0, "0 or more"),
+            ("top_k", self.top_k >= 0, "0 or more"),
+            ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
+            ("min_p", 0 <= self.min_p <= 1, "between 0 and 1"),
+            ("repetition_penalty", self.repetition_penalty > 0, "above 0"),
+            ("presence_penalty", -2 <= self.presence_penalty <= 2, "between -2 and 2"),
+            ("frequency_penalty", -2 <= self.frequency_penalty <= 2, "between -2 and 2"),
+            ("max_tokens", self.max_tokens >= 1, "1 or more"),
+            ("stop", all(self.stop), "made of non-empty strings"),
+        )
+        for name, fine, expected in checks:
+            if not fine:
+                raise InvalidRequest(f"{name} must be {expected}, not {getattr(self, name)!r}")
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message of a conversation, as the engine sees it.
+
+    `token_ids` are the ids this message added to the context: for a user message everything from the end of
+    the previous reply to the generation prompt, for an assistant message what was generated, its end token
+    included. Empty means not tokenized yet. A first user message also carries the ids of the system message.
+    """
+
+    role: Literal["system", "user", "assistant"]
+    text: str
+    token_ids: tuple[int, ...] = ()
+
+
+class GenerationRequest(msgspec.Struct, frozen=True):
+    """A prompt and how to continue it: either token ids, or the messages of one conversation, root first."""
+
+    prompt_ids: tuple[int, ...] = ()
+    sampling: SamplingParams = SamplingParams()
+    messages: tuple[Message, ...] = ()
+    request_id: str = ""
+    """Empty: the engine gives one."""
+    owner: str = ""
+    """Whose blocks these are in the block map: the id of the conversation."""
+    priority: int = 0
+    """Higher runs first and is preempted last; the visible tab has 1."""
+    pin_system: bool = False
+    """Keep the KV of the system message cached while the pin budget lasts."""
+
+
+class Metrics(msgspec.Struct, frozen=True, kw_only=True):
+    """What one request cost. The names are the same in Python, JSON and the store."""
+
+    queue_s: float = 0.0
+    """Submitted to first scheduled."""
+    ttft_s: float | None = None
+    """Submitted to first token, tokenizing included; None before the first token."""
+    tpot_s: float | None = None
+    """(last token - first token) / (n - 1); None below two tokens."""
+    e2e_s: float = 0.0
+    tokens_per_s: float | None = None
+    """1 / tpot_s."""
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    """Prompt tokens whose KV was reused when the request was first scheduled."""
+    completion_tokens: int = 0
+    preemptions: int = 0
+
+
+class Divergence(msgspec.Struct, frozen=True):
+    """Where the template's rendering of the history stopped matching what was already fed."""
+
+    token_index: int
+    expected: str
+    """Text of the history's own ids at that point, a few characters."""
+    rendered: str
+    """Text the template rendered there instead."""
+    reason: str
+
+
+# Events, in the order a request sees them: Accepted, Progress*, TokenDelta*, then one of Finished or Failed.
+
+
+class Accepted(msgspec.Struct, frozen=True, tag=True):
+    """The prompt is built and queued. `new_token_ids` are the ids that the messages without ids added: they
+    belong to the last message. After a divergence they are everything from `divergence.token_index` on."""
+
+    request_id: str
+    prompt_tokens: int
+    new_token_ids: tuple[int, ...] = ()
+    divergence: Divergence | None = None
+
+
+class Progress(msgspec.Struct, frozen=True, tag=True):
+    """Where a request stands; sent when the phase changes, after each prefill chunk, and about twice a second while it decodes."""
+
+    request_id: str
+    phase: Phase
+    computed_tokens: int
+    """Prompt tokens whose KV exists, cached ones included."""
+    metrics: Metrics
+    reason: str = ""
+    """Why a queued request waits."""
+
+
+class TokenDelta(msgspec.Struct, frozen=True, tag=True):
+    """New text, and the ids behind it. Text may lag the ids by an unfinished character or a possible stop string."""
+
+    request_id: str
+    text: str
+    token_ids: tuple[int, ...]
+
+
+class Finished(msgspec.Struct, frozen=True, tag=True):
+    """The end of a request, with everything it produced; `text` ends before a stop string."""
+
+    request_id: str
+    finish_reason: FinishReason
+    text: str
+    token_ids: tuple[int, ...]
+    metrics: Metrics
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """The request was refused or could not go on; `error` is one line fit to show."""
+
+    request_id: str
+    error: str
+
+
+class PoolStats(msgspec.Struct, frozen=True):
+    """Blocks by state: total = used + cached + free, shared is the part of used with two or more owners."""
+
+    total: int = 0
+    used: int = 0
+    shared: int = 0
+    cached: int = 0
+    free: int = 0
+    block_size: int = 0
+    block_bytes: int = 0
+
+
+BLOCK_FREE, BLOCK_CACHED, BLOCK_SHARED, BLOCK_OWNED = 0, 1, 2, 3
+"""Codes of `EngineStats.block_map`; BLOCK_OWNED + i means owned by `EngineStats.owners[i]` (at most 253)."""
+
+
+class EngineStats(msgspec.Struct, frozen=True, tag=True):
+    """A snapshot after a step; taking it never waits for the step in progress."""
+
+    running: int = 0
+    waiting: int = 0
+    tokens_per_s: float = 0.0
+    """Generated tokens of all requests over the last few seconds."""
+    prefill_tokens_per_s: float = 0.0
+    hit_rate: float = 0.0
+    """Cached share of the prompt tokens of recent requests, 0 to 1."""
+    preemptions: int = 0
+    pool: PoolStats = PoolStats()
+    block_map: bytes = b""
+    owners: tuple[str, ...] = ()
+
+
+class ModelInfo(msgspec.Struct, frozen=True):
+    """What is loaded."""
+
+    name: str
+    context_length: int
+    n_layer: int
+    n_head: int
+    n_kv_head: int
+    head_dim: int
+    dtype: str
+    kv_dtype: str
+    device: str
+    weight_bytes: int
+    kv_token_bytes: int
+    """2 x n_layer x n_kv_head x head_dim x bytes per value."""
+
+
+class EngineState(msgspec.Struct, frozen=True, tag=True):
+    """The engine as a whole: loading (with what it is doing), ready, failed to load, or its process died."""
+
+    state: Literal["loading", "ready", "failed", "died"]
+    detail: str = ""
+    model: ModelInfo | None = None
+
+
+Event = Accepted | Progress | TokenDelta | Finished | Failed | EngineStats | EngineState
