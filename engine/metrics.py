@@ -1,0 +1,79 @@
+"""Clocks and counters behind TTFT, TPOT, throughput and hit rate. One monotonic clock, in seconds."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from time import monotonic
+
+from engine.api import Metrics
+from engine.sequence import Sequence
+
+WINDOW_S = 5.0
+RECENT_REQUESTS = 50
+
+
+@dataclass(slots=True)
+class RequestClock:
+    """When a request was submitted, first scheduled, and gave its first and last token."""
+
+    submitted: float
+    scheduled: float | None = None
+    first_token: float | None = None
+    last_token: float | None = None
+
+    def note_token(self) -> None:
+        self.last_token = monotonic()
+        if self.first_token is None:
+            self.first_token = self.last_token
+
+    def metrics(self, seq: Sequence) -> Metrics:
+        now = monotonic()
+        ttft = tpot = None
+        if self.first_token is not None and self.last_token is not None:
+            ttft = self.first_token - self.submitted
+            if seq.generated > 1:
+                tpot = (self.last_token - self.first_token) / (seq.generated - 1)
+        return Metrics(
+            queue_s=(self.scheduled or now) - self.submitted,
+            ttft_s=ttft,
+            tpot_s=tpot,
+            e2e_s=(self.last_token or now) - self.submitted,
+            tokens_per_s=1 / tpot if tpot else None,
+            prompt_tokens=seq.prompt_tokens,
+            cached_tokens=seq.cached_tokens,
+            completion_tokens=seq.generated,
+            preemptions=seq.preemptions,
+        )
+
+
+class Throughput:
+    """Tokens per second over the last WINDOW_S seconds, idle time included."""
+
+    def __init__(self) -> None:
+        self._counts: deque[tuple[float, int]] = deque()
+        self._started = monotonic()
+
+    def add(self, tokens: int) -> None:
+        self._counts.append((monotonic(), tokens))
+
+    def per_second(self) -> float:
+        now = monotonic()
+        while self._counts and self._counts[0][0] < now - WINDOW_S:
+            self._counts.popleft()
+        elapsed = min(WINDOW_S, now - self._started)
+        return sum(tokens for _, tokens in self._counts) / elapsed if elapsed > 0 else 0.0
+
+
+class HitRate:
+    """Cached share of the prompt tokens of the last RECENT_REQUESTS requests, 0 to 1."""
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[int, int]] = deque(maxlen=RECENT_REQUESTS)
+
+    def add(self, cached: int, prompt: int) -> None:
+        self._recent.append((cached, prompt))
+
+    def ratio(self) -> float:
+        prompt = sum(prompt for _, prompt in self._recent)
+        return sum(cached for cached, _ in self._recent) / prompt if prompt else 0.0
