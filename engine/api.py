@@ -128,7 +128,8 @@ class Accepted(msgspec.Struct, frozen=True, tag=True):
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True):
-    """Where a request stands; sent when the phase changes, after each prefill chunk, and about twice a second while it decodes."""
+    """Where a request stands; sent when its phase changes, after each prefill chunk, and twice a second while it
+    decodes."""
 
     request_id: str
     phase: Phase

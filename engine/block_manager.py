@@ -102,8 +102,6 @@ class BlockManager:
         """Raises EngineError when reference counts differ from the block tables, or pool and index disagree."""
         held = Counter(block for seq in sequences for block in seq.block_table)
         for block in range(self.pool.num_blocks):
-            if self.pool.references(block) != held[block]:
-                raise EngineError(
-                    f"KV block {block} has {self.pool.references(block)} references and is in {held[block]} block tables"
-                )
+            if (count := self.pool.references(block)) != held[block]:
+                raise EngineError(f"KV block {block} has {count} references and is in {held[block]} block tables")
         self.cache.check_integrity()

@@ -40,8 +40,12 @@ class EngineConfig(msgspec.Struct, frozen=True):
         checks = (
             ("kv_memory", self.kv_memory is None or self.kv_memory > 0, "above 0 bytes"),
             ("block_size", 1 <= self.block_size <= 256, "between 1 and 256 tokens"),
-            ("max_batch_tokens", self.max_batch_tokens >= 1, "1 or more"),
             ("max_sequences", self.max_sequences >= 1, "1 or more"),
+            (
+                "max_batch_tokens",
+                self.max_batch_tokens > self.max_sequences,
+                f"above max_sequences ({self.max_sequences})",
+            ),
             ("context_length", self.context_length is None or self.context_length >= 2, "2 or more"),
             ("pin_fraction", 0 <= self.pin_fraction <= 0.9, "between 0 and 0.9"),
             ("threads", self.threads is None or self.threads >= 1, "1 or more"),

@@ -93,18 +93,15 @@ def _take(commands: queue.SimpleQueue[Command], wait: bool) -> list[Command]:
 def merge_deltas(events: list[Event]) -> list[Event]:
     """Join the text deltas of each request within one frame; the order of everything else stays."""
     merged: list[Event] = []
-    open_deltas: dict[str, int] = {}
+    deltas: dict[str, tuple[int, TokenDelta]] = {}
     for event in events:
         if not isinstance(event, TokenDelta):
             merged.append(event)
-        elif (index := open_deltas.get(event.request_id)) is None:
-            open_deltas[event.request_id] = len(merged)
-            merged.append(event)
-        else:
-            before = merged[index]
-            merged[index] = TokenDelta(
-                event.request_id,
-                before.text + event.text,
-                before.token_ids + event.token_ids,  # type: ignore[union-attr]
-            )
+            continue
+        position, delta = len(merged), event
+        if earlier := deltas.get(event.request_id):
+            position = earlier[0]
+            delta = TokenDelta(event.request_id, earlier[1].text + event.text, earlier[1].token_ids + event.token_ids)
+        merged[position : position + 1] = [delta]
+        deltas[event.request_id] = position, delta
     return merged
