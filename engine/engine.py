@@ -65,6 +65,7 @@ class Engine:
         self._prompts = PromptBuilder(self.tokenizer)
         self._runner = ModelRunner(folder, config, on_progress)
         info = self._runner.info
+        self._vocab_size = self._runner.config.vocab_size
         cache = (PrefixCache if config.prefix_caching else NoPrefixCache)(
             self._runner.num_blocks,
             config.block_size,
@@ -117,7 +118,7 @@ class Engine:
             request.sampling,
             clock,
             Detokenizer(self.tokenizer, request.sampling.stop),
-            SequenceSampler(request.sampling, prompt.ids, self.tokenizer.eos_ids),
+            SequenceSampler(request.sampling, prompt.ids, self.tokenizer.eos_ids, self._vocab_size),
         )
         self._scheduler.add(seq)
         self._live[request_id] = live
@@ -131,9 +132,9 @@ class Engine:
             prompt = self._prompts.build(request.messages)
         else:
             prompt = Prompt(ids=request.prompt_ids, new_token_ids=request.prompt_ids, divergence=None, system_tokens=0)
-            unknown = next((i for i in prompt.ids if not 0 <= i < self.tokenizer.vocab_size), None)
+            unknown = next((i for i in prompt.ids if not 0 <= i < self._vocab_size), None)
             if unknown is not None:
-                raise InvalidRequest(f"token id {unknown} is not in the vocabulary of {self.tokenizer.vocab_size}")
+                raise InvalidRequest(f"token id {unknown} is not in the vocabulary of {self._vocab_size}")
         if len(prompt.ids) >= self.info.context_length:
             raise InvalidRequest(
                 f"the prompt has {len(prompt.ids)} tokens and the context holds {self.info.context_length}: "

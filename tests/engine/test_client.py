@@ -26,7 +26,7 @@ def make_client(request: pytest.FixtureRequest, tiny_model: Path, tmp_path: Path
     clients: list[QueueClient] = []
 
     def make(model: Path | str = tiny_model) -> QueueClient:
-        config = EngineConfig(model=model, dtype="float32", kv_memory=1 << 20, max_batch_tokens=64)
+        config = EngineConfig(model=model, dtype="float32", kv_memory=1 << 20, max_batch_tokens=64, threads=1)
         client = InProcessClient(config) if request.param == "thread" else ProcessClient(config, tmp_path / "log")
         clients.append(client)
         return client
@@ -77,8 +77,8 @@ def test_a_refused_request_fails_with_the_reason(make_client: MakeClient, collec
 
 def test_a_model_that_cannot_load_fails_what_waits_for_it(make_client: MakeClient, collector: Collector) -> None:
     client = make_client("no-such-model")
-    client.start(collector)
     request_id = client.submit(ask())
+    client.start(collector)
     failed = collector.until(ended(request_id))
     assert isinstance(failed, Failed) and "no-such-model" in failed.error
 
@@ -93,7 +93,7 @@ def test_closing_twice_is_fine(make_client: MakeClient, collector: Collector) ->
 
 @pytest.fixture
 def process_client(tiny_model: Path, tmp_path: Path) -> Iterator[ProcessClient]:
-    config = EngineConfig(model=tiny_model, dtype="float32", kv_memory=1 << 20, max_batch_tokens=64)
+    config = EngineConfig(model=tiny_model, dtype="float32", kv_memory=1 << 20, max_batch_tokens=64, threads=1)
     client = ProcessClient(config, tmp_path / "log")
     yield client
     client.close()
@@ -128,7 +128,7 @@ def hear(events):
             print(client.pid, flush=True)
 
 if __name__ == "__main__":
-    config = EngineConfig(model=Path(sys.argv[1]), dtype="float32", kv_memory=1 << 20, max_batch_tokens=64)
+    config = EngineConfig(model=Path(sys.argv[1]), dtype="float32", kv_memory=1 << 20, max_batch_tokens=64, threads=1)
     client = ProcessClient(config, Path(sys.argv[2]))
     client.start(hear)
     threading.Event().wait()

@@ -1,0 +1,93 @@
+"""A paged inference engine, usable alone from Python.
+
+    from engine import Engine, EngineConfig, GenerationRequest, SamplingParams
+
+Names resolve on first use: the plain data, the errors and the process client come without torch, `Engine` brings it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine.api import (
+        Accepted,
+        Divergence,
+        EngineState,
+        EngineStats,
+        Event,
+        Failed,
+        Finished,
+        FinishReason,
+        GenerationRequest,
+        Message,
+        Metrics,
+        ModelInfo,
+        PoolStats,
+        Progress,
+        SamplingParams,
+        TokenDelta,
+    )
+    from engine.client import EngineClient, InProcessClient, Listener
+    from engine.config import EngineConfig
+    from engine.engine import Engine
+    from engine.errors import ConfigError, EngineDied, EngineError, InvalidRequest, ModelError
+    from engine.process import ProcessClient
+
+__all__ = [
+    "Accepted",
+    "ConfigError",
+    "Divergence",
+    "Engine",
+    "EngineClient",
+    "EngineConfig",
+    "EngineDied",
+    "EngineError",
+    "EngineState",
+    "EngineStats",
+    "Event",
+    "Failed",
+    "FinishReason",
+    "Finished",
+    "GenerationRequest",
+    "InProcessClient",
+    "InvalidRequest",
+    "Listener",
+    "Message",
+    "Metrics",
+    "ModelError",
+    "ModelInfo",
+    "PoolStats",
+    "ProcessClient",
+    "Progress",
+    "SamplingParams",
+    "TokenDelta",
+]
+
+_HOME = {
+    "Engine": "engine.engine",
+    "EngineConfig": "engine.config",
+    "EngineClient": "engine.client",
+    "InProcessClient": "engine.client",
+    "Listener": "engine.client",
+    "ProcessClient": "engine.process",
+    "ConfigError": "engine.errors",
+    "EngineDied": "engine.errors",
+    "EngineError": "engine.errors",
+    "InvalidRequest": "engine.errors",
+    "ModelError": "engine.errors",
+}
+"""Where a name lives, if not in engine.api."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME.get(name, "engine.api")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

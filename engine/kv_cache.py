@@ -1,0 +1,82 @@
+"""The memory of the KV pool: one tensor, allocated once, in blocks of `block_size` tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import torch
+from torch import Tensor
+
+from engine.config import EngineConfig
+from engine.errors import ConfigError
+from engine.model.config import ModelConfig
+
+CPU_DEFAULT_CAP = 4 << 30
+"""Bytes that the pool takes at most on a CPU when nobody said how many."""
+
+
+class KVCache:
+    """Keys and values of every layer, [n_layer, 2, num_blocks, block_size, n_kv_head, head_dim], uninitialized.
+
+    Raises ConfigError when `num_blocks` blocks cannot be allocated.
+    """
+
+    def __init__(
+        self, model: ModelConfig, num_blocks: int, block_size: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self.num_blocks = num_blocks
+        self.block_bytes = token_bytes(model, dtype) * block_size
+        shape = (model.n_layer, 2, num_blocks, block_size, model.n_kv_head, model.head_dim)
+        try:
+            self._tensor = torch.empty(shape, dtype=dtype, device=device)
+        except RuntimeError:
+            raise ConfigError(
+                f"kv_memory: {num_blocks * self.block_bytes:,} bytes for the KV cache could not be allocated "
+                f"on {device}; set a smaller kv_memory"
+            ) from None
+        self.layers: Sequence[Tensor] = self._tensor.unbind()
+        """Per layer [2, num_blocks, block_size, n_kv_head, head_dim]."""
+
+    def copy_rows(self, copies: Sequence[tuple[int, int, int]]) -> None:
+        """For each (source block, target block, rows): copy the first rows of a block, in all layers, in this order."""
+        for source, target, rows in copies:
+            self._tensor[:, :, target, :rows] = self._tensor[:, :, source, :rows]
+
+
+def token_bytes(model: ModelConfig, dtype: torch.dtype) -> int:
+    """Bytes of the keys and values of one token in all layers."""
+    return 2 * model.n_layer * model.n_kv_head * model.head_dim * dtype.itemsize
+
+
+def count_blocks(config: EngineConfig, model: ModelConfig, dtype: torch.dtype, device: torch.device) -> int:
+    """Blocks that fit into the pool's cap. Raises ConfigError when that is not even one."""
+    cap = default_cap(device) if config.kv_memory is None else config.kv_memory
+    block_bytes = token_bytes(model, dtype) * config.block_size
+    if cap < block_bytes:
+        raise ConfigError(
+            f"kv_memory of {cap:,} bytes holds no block: one of {config.block_size} tokens takes {block_bytes:,} bytes"
+        )
+    return cap // block_bytes
+
+
+def default_cap(device: torch.device) -> int:
+    """A quarter of the memory that is free now, at most CPU_DEFAULT_CAP bytes on a CPU."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free // 4
+    return min(min(psutil.virtual_memory().available, _cgroup_room()) // 4, CPU_DEFAULT_CAP)
+
+
+def _cgroup_room(group: Path = Path("/sys/fs/cgroup")) -> int:
+    """Bytes that the container this process is in may still take; page cache that can be dropped counts as free."""
+    try:
+        limit = (group / "memory.max").read_text().strip()
+        used = int((group / "memory.current").read_text())
+        stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    except FileNotFoundError:
+        limit = "max"
+    if limit == "max":
+        return 1 << 62
+    return max(0, int(limit) - used + int(stat["inactive_file"]))

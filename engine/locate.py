@@ -1,0 +1,46 @@
+"""Where models live and how a name becomes a folder. Imports neither torch nor the application."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from platformdirs import user_data_path
+
+from engine.errors import ModelError
+
+
+def models_dir() -> Path:
+    """The folder of installed models, `models` in the user's data folder; it need not exist."""
+    return user_data_path("kvchat", appauthor=False) / "models"
+
+
+def installed_names() -> list[str]:
+    """Names of the installed models: NAME or OWNER/REPO, relative to the models folder."""
+    root = models_dir()
+    found = [*root.glob("*/config.json"), *root.glob("*/*/config.json")]
+    names = {config.parent.relative_to(root) for config in found}
+    return sorted(name.as_posix() for name in names if not any(part.startswith(".") for part in name.parts))
+
+
+def model_folder(name_or_path: str | Path) -> Path:
+    """The folder of a model given by the path of a folder with config.json or by its name in the models folder.
+
+    Raises ModelError when there is no such folder, naming the installed models that are spelled alike.
+    """
+    name = str(name_or_path)
+    path = Path(name).expanduser()
+    if (path / "config.json").is_file():
+        return path
+    if isinstance(name_or_path, Path) or path.is_absolute() or name.startswith((".", "~")):
+        what = "has no config.json, so it is no model folder" if path.is_dir() else "does not exist"
+        raise ModelError(f"model {path} {what}; give the folder of a model, or a name that `kvchat models` lists")
+    if name in installed_names():
+        return models_dir() / name
+    if name and (models_dir() / name).is_dir():
+        raise ModelError(f"model {name!r} is damaged: it has no config.json; run `kvchat pull {name}` again")
+    alike = difflib.get_close_matches(name, installed_names(), n=3, cutoff=0.5)
+    hint = f" (installed and spelled alike: {', '.join(alike)})" if alike else ""
+    raise ModelError(
+        f"unknown model {name!r}{hint}; run `kvchat pull {name}` to install it" if name else "no model given"
+    )

@@ -1,0 +1,1 @@
+"""The decoder: what a model folder says, its weights, and the forward pass."""

@@ -1,0 +1,81 @@
+"""One config-driven decoder for the Llama family, as Hugging Face computes it: Llama, Mistral, Qwen2, Qwen3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.model.config import ModelConfig
+from engine.model.rope import Rope
+from engine.model.weights import LayerWeights, Weights
+from kernels import Kernels
+from kernels.contract import AttentionPlan, Span
+
+
+class Step(NamedTuple):
+    """What one forward pass computes: T tokens of several sequences, span after span."""
+
+    token_ids: Tensor
+    """[T] int64"""
+    positions: Tensor
+    """[T] int64, of each token within its sequence."""
+    slots: Tensor
+    """[T] int64, where its key and value go."""
+    spans: Sequence[Span]
+    logit_rows: Tensor
+    """[N] int64, the rows whose next token is asked for."""
+
+
+class Decoder:
+    """The forward pass over its weights."""
+
+    def __init__(self, config: ModelConfig, weights: Weights, rope: Rope, kernels: Kernels) -> None:
+        self._config, self._weights, self._rope, self._kernels = config, weights, rope, kernels
+        # Each layer's last addition is fused with the norm that comes next.
+        self._next_norms = [*(layer.attention_norm for layer in weights.layers[1:]), weights.norm]
+
+    def forward(self, step: Step, cache: Sequence[Tensor]) -> Tensor:
+        """Write the step's keys and values into each layer's cache (laid out as `kernels.contract` says) and return
+        the logits of the rows asked for, [N, vocab] float32."""
+        config, weights, kernels = self._config, self._weights, self._kernels
+        cos_sin = self._rope.cos_sin(step.positions, weights.embedding.dtype)
+        block_size, group_size = cache[0].shape[2], config.n_head // config.n_kv_head
+        plans = {
+            window: kernels.plan_attention(step.spans, block_size, group_size, window)
+            for window in set(config.windows)
+        }
+        hidden = F.embedding(step.token_ids, weights.embedding)
+        x = kernels.rms_norm(hidden, weights.layers[0].attention_norm, config.norm_eps)
+        for layer, layer_cache, window, next_norm in zip(
+            weights.layers, cache, config.windows, self._next_norms, strict=True
+        ):
+            x = self._attention(layer, x, cos_sin, step.slots, layer_cache, plans[window])
+            x, hidden = kernels.add_rms_norm(x, hidden, layer.mlp_norm, config.norm_eps)
+            x = kernels.linear(kernels.gated(kernels.linear(x, layer.gate_up), config.activation), layer.down)
+            x, hidden = kernels.add_rms_norm(x, hidden, next_norm, config.norm_eps)
+        return kernels.linear(x.index_select(0, step.logit_rows), weights.head).float()
+
+    def _attention(
+        self,
+        layer: LayerWeights,
+        x: Tensor,
+        cos_sin: tuple[Tensor, Tensor],
+        slots: Tensor,
+        cache: Tensor,
+        plan: AttentionPlan,
+    ) -> Tensor:
+        """x [T, hidden] -> [T, hidden]; writes the keys and values of x into the layer's cache."""
+        config, kernels = self._config, self._kernels
+        n_head, n_kv_head = config.n_head, config.n_kv_head
+        heads = kernels.linear(x, layer.qkv).unflatten(-1, (n_head + 2 * n_kv_head, config.head_dim))
+        q, kv = heads[:, :n_head], heads[:, n_head:].unflatten(1, (2, n_kv_head))
+        if layer.q_norm is not None and layer.k_norm is not None:
+            k = kv[:, 0]
+            q.copy_(kernels.rms_norm(q, layer.q_norm, config.norm_eps))
+            k.copy_(kernels.rms_norm(k, layer.k_norm, config.norm_eps))
+        kernels.rotary_(heads[:, : n_head + n_kv_head], *cos_sin)
+        kernels.kv_write(kv, cache, slots)
+        return kernels.linear(kernels.paged_attention(q, cache, plan), layer.out)
