@@ -1,0 +1,77 @@
+"""The user's settings. Every one of them, with its default, is in config.example.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from engine.api import SamplingParams
+from engine.config import EngineConfig
+from kvchat import paths
+from kvchat.catalogue.names import DEFAULT_MODEL
+from kvchat.toml_file import ConfigError, Size, TomlFile
+
+__all__ = ["Config", "ConfigError", "SAMPLING_KEYS", "UiConfig", "load_config"]
+
+_PER_REQUEST = {"seed", "logit_bias", "ignore_eos"}
+"""Sampling parameters that make no sense as a standing preference."""
+
+
+class UiConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How the chat looks."""
+
+    theme: str = "harbor"
+    panel: Literal["full", "compact", "off"] = "full"
+    """The live panel at the start: everything, two lines, or nothing."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """All settings; what the file does not set has its default."""
+
+    persona: str = "assistant"
+    engine: EngineConfig = EngineConfig(DEFAULT_MODEL)
+    """Its `model` is the file's top-level `model`: a name or a path."""
+    sampling: SamplingParams = SamplingParams()
+    ui: UiConfig = UiConfig()
+
+    @property
+    def model(self) -> str:
+        return str(self.engine.model)
+
+    def engine_config(self, model_folder: Path, **overrides: Any) -> EngineConfig:
+        """The engine's settings for an installed model; `overrides` that are not None win over the file.
+
+        Raises engine.errors.ConfigError when an override is out of range.
+        """
+        given = {name: value for name, value in overrides.items() if value is not None}
+        return msgspec.structs.replace(self.engine, model=model_folder, **given)
+
+
+def _keys(kind: type[msgspec.Struct], without: Set[str] = frozenset()) -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(kind) if field.name not in without}
+
+
+SAMPLING_KEYS = _keys(SamplingParams, without=_PER_REQUEST)
+"""The sampling parameters that settings and personas may set, and their types."""
+_ENGINE_KEYS = _keys(EngineConfig, without={"model"}) | {"kv_memory": Size}
+_TOP_KEYS = {"model": str, "persona": str, "engine": dict, "sampling": dict, "ui": dict}
+
+
+def load_config(path: Path | None = None) -> Config:
+    """Read the settings from `path`, or from the user's config.toml, which may be absent. Raises ConfigError."""
+    if path is None:
+        path = paths.config_file()
+        if not path.exists():
+            return Config()
+    file = TomlFile(path)
+    top = file.table("", _TOP_KEYS)
+    engine = file.table("engine", _ENGINE_KEYS)
+    return Config(
+        persona=top.get("persona", Config().persona),
+        engine=file.build(EngineConfig, "engine", {"model": top.get("model", DEFAULT_MODEL), **engine}),
+        sampling=file.build(SamplingParams, "sampling", file.table("sampling", SAMPLING_KEYS)),
+        ui=file.build(UiConfig, "ui", file.table("ui", _keys(UiConfig))),
+    )

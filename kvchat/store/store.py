@@ -1,0 +1,349 @@
+"""The conversation store."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Self, cast
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from engine.api import FinishReason, Metrics, SamplingParams
+from kvchat import paths
+from kvchat.store.database import Database
+from kvchat.store.errors import UNWRITABLE, StoreError
+from kvchat.store.instance import Instance, opening
+from kvchat.store.records import (
+    CONVERSATION_COLUMNS,
+    MESSAGE_COLUMNS,
+    MESSAGE_TABLES,
+    Conversation,
+    Role,
+    SearchHit,
+    Status,
+    StoredMessage,
+    Tab,
+    conversation_from,
+    message_from,
+    pack_token_ids,
+)
+from kvchat.store.search import search
+
+DEFAULT_SAMPLING = SamplingParams()
+
+
+class Store:
+    """Everything that is kept of the conversations. Every change is committed when its call returns.
+
+    A store belongs to the thread that opened it, which may be the UI's: a call takes well under a millisecond, a few
+    when the disk is busy; a search of a large history takes some tens. Several programs may have the same history open.
+    Every method raises StoreError, with one line fit to show, when the database cannot be read or written, or what it
+    should return or change is gone.
+    """
+
+    def __init__(self, database: Database, instance: Instance) -> None:
+        self._database = database
+        self._instance = instance
+        self._closed = False
+
+    @classmethod
+    def open(cls, path: Path | None = None) -> Self:
+        """Open the history at `path` (default: the user's), create it or bring it to this version.
+
+        Messages that a killed program left streaming become stopped, with the text they had.
+        """
+        path = path or paths.database_file()
+        locks = path.with_name(path.name + ".locks")
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            locks.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{path.parent}: {UNWRITABLE}") from error
+        with opening(locks):
+            database = Database(path)
+            store = cls(database, Instance(locks))
+            store._stop_orphans()
+        return store
+
+    def close(self) -> None:
+        """Release the history. A message of this instance that still streams becomes stopped. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            with self._database.transaction() as connection:
+                _stop(connection, "writer = ?", [self._instance.id])
+        finally:
+            self._database.close()
+            self._instance.leave()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # Conversations
+
+    def create_conversation(
+        self,
+        *,
+        title: str = "",
+        persona: str = "",
+        system_prompt: str = "",
+        model: str = "",
+        sampling: SamplingParams = DEFAULT_SAMPLING,
+    ) -> Conversation:
+        """Begin a conversation without messages. One without a title may be titled by the program."""
+        conversation_id, now = str(uuid.uuid4()), time.time()
+        row = {
+            "id": conversation_id,
+            "title": title,
+            "auto_title": not title,
+            "persona": persona,
+            "system_prompt": system_prompt,
+            "model": model,
+            "sampling": _json(sampling),
+            "created_at": now,
+            "updated_at": now,
+        }
+        with self._database.transaction() as connection:
+            _insert(connection, "conversations", row)
+        return self.conversation(conversation_id)
+
+    def conversation(self, conversation_id: str) -> Conversation:
+        rows = self._database.rows(
+            f"SELECT {CONVERSATION_COLUMNS} FROM conversations c WHERE c.id = ?", conversation_id
+        )
+        if not rows:
+            raise _no_conversation(conversation_id)
+        return conversation_from(rows[0])
+
+    def conversations(self, include_archived: bool = False) -> list[Conversation]:
+        """All conversations, the one last written to first."""
+        rows = self._database.rows(
+            f"SELECT {CONVERSATION_COLUMNS} FROM conversations c WHERE c.archived <= ? "
+            "ORDER BY c.updated_at DESC, c.number DESC",
+            include_archived,
+        )
+        return [conversation_from(row) for row in rows]
+
+    def update_conversation(
+        self,
+        conversation_id: str,
+        *,
+        title: str | UnsetType = UNSET,
+        auto_title: bool | UnsetType = UNSET,
+        persona: str | UnsetType = UNSET,
+        system_prompt: str | UnsetType = UNSET,
+        model: str | UnsetType = UNSET,
+        sampling: SamplingParams | UnsetType = UNSET,
+        archived: bool | UnsetType = UNSET,
+        leaf_id: int | None | UnsetType = UNSET,
+        tags: Iterable[str] | UnsetType = UNSET,
+    ) -> Conversation:
+        """Change what is given and return the result. A new title is the user's own unless `auto_title` says otherwise;
+        `leaf_id` shows another branch."""
+        if title is not UNSET and auto_title is UNSET:
+            auto_title = False
+        changes = _given(
+            title=title,
+            auto_title=auto_title,
+            persona=persona,
+            system_prompt=system_prompt,
+            model=model,
+            sampling=UNSET if sampling is UNSET else _json(sampling),
+            archived=archived,
+            leaf_id=leaf_id,
+        )
+        with self._database.transaction() as connection:
+            if changes and not _update(connection, "conversations", conversation_id, changes):
+                raise _no_conversation(conversation_id)
+            if tags is not UNSET:
+                connection.execute("DELETE FROM tags WHERE conversation_id = ?", (conversation_id,))
+                connection.executemany("INSERT INTO tags VALUES (?, ?)", [(conversation_id, tag) for tag in set(tags)])
+        return self.conversation(conversation_id)
+
+    def delete_conversation(self, conversation_id: str) -> None:
+        """Delete a conversation with its messages and its tab, for good."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM conversations WHERE id = ?", (conversation_id,))
+
+    # Messages
+
+    def append_message(
+        self,
+        conversation_id: str,
+        parent_id: int | None,
+        role: Role,
+        text: str,
+        *,
+        status: Status = "complete",
+        token_ids: Sequence[int] = (),
+    ) -> StoredMessage:
+        """Add a message below `parent_id` (None: a new root) and make it the leaf that is shown.
+
+        Editing, regenerating and forking are this: another child below an older message.
+        """
+        now = time.time()
+        row = {
+            "conversation_id": conversation_id,
+            "parent_id": parent_id,
+            "role": role,
+            "text": text,
+            "token_ids": pack_token_ids(token_ids),
+            "status": status,
+            "model": self.conversation(conversation_id).model,
+            "created_at": now,
+            "writer": self._instance.id,
+        }
+        with self._database.transaction() as connection:
+            message_id = _insert(connection, "messages", row)
+            _update(connection, "conversations", conversation_id, {"leaf_id": message_id, "updated_at": now})
+        return self.message(message_id)
+
+    def update_message(
+        self,
+        message_id: int,
+        *,
+        text: str | UnsetType = UNSET,
+        token_ids: Sequence[int] | UnsetType = UNSET,
+        status: Status | UnsetType = UNSET,
+        finish_reason: FinishReason | None | UnsetType = UNSET,
+        error: str | UnsetType = UNSET,
+    ) -> None:
+        """Change what is given; the running reply is drafted this way."""
+        changes = _given(
+            text=text,
+            token_ids=UNSET if token_ids is UNSET else pack_token_ids(token_ids),
+            status=status,
+            finish_reason=finish_reason,
+            error=error,
+            writer=self._instance.id,
+        )
+        with self._database.transaction() as connection:
+            if not _update(connection, "messages", message_id, changes):
+                raise _no_message(message_id)
+
+    def save_metrics(self, message_id: int, metrics: Metrics) -> None:
+        """Keep what a reply cost, in place of what was kept before."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM message_metrics WHERE message_id = ?", (message_id,))
+            _insert(connection, "message_metrics", {"message_id": message_id, **msgspec.structs.asdict(metrics)})
+
+    def message(self, message_id: int) -> StoredMessage:
+        rows = self._database.rows(f"SELECT {MESSAGE_COLUMNS} FROM {MESSAGE_TABLES} WHERE m.id = ?", message_id)
+        if not rows:
+            raise _no_message(message_id)
+        return message_from(rows[0])
+
+    def path(self, conversation_id: str) -> list[StoredMessage]:
+        """The branch that is shown, from its root to the conversation's leaf."""
+        rows = self._database.rows(
+            "WITH RECURSIVE branch (id, parent_id, height) AS ("
+            " SELECT m.id, m.parent_id, 0 FROM conversations c JOIN messages m ON m.id = c.leaf_id WHERE c.id = ?"
+            " UNION ALL"
+            " SELECT m.id, m.parent_id, height + 1 FROM branch JOIN messages m ON m.id = branch.parent_id"
+            f") SELECT {MESSAGE_COLUMNS} FROM branch JOIN ({MESSAGE_TABLES}) ON m.id = branch.id ORDER BY height DESC",
+            conversation_id,
+        )
+        return [message_from(row) for row in rows]
+
+    def children(self, message_id: int | None, conversation_id: str) -> list[StoredMessage]:
+        """The messages below one, oldest first; below None, the roots."""
+        rows = self._database.rows(
+            f"SELECT {MESSAGE_COLUMNS} FROM {MESSAGE_TABLES} WHERE m.conversation_id = ? AND m.parent_id IS ? "
+            "ORDER BY m.id",
+            conversation_id,
+            message_id,
+        )
+        return [message_from(row) for row in rows]
+
+    def siblings(self, message_id: int) -> list[StoredMessage]:
+        """A message and its alternatives below the same parent, oldest first."""
+        message = self.message(message_id)
+        return self.children(message.parent_id, message.conversation_id)
+
+    # Tabs
+
+    @property
+    def owns_tabs(self) -> bool:
+        """Whether the saved tabs are this program's. The first one that asks gets them until it closes; for another one
+        there are none, and what it saves is not kept."""
+        return self._instance.owns_tabs
+
+    def open_tabs(self) -> list[Tab]:
+        if not self.owns_tabs:
+            return []
+        rows = self._database.rows("SELECT conversation_id, active, draft FROM open_tabs ORDER BY position")
+        return [Tab(row["conversation_id"], bool(row["active"]), row["draft"]) for row in rows]
+
+    def save_tabs(self, tabs: Sequence[Tab]) -> None:
+        """Keep the tabs, one a conversation, in this order; one whose conversation is gone by now is left out."""
+        if not self.owns_tabs:
+            return
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM open_tabs")
+            connection.executemany(
+                "INSERT INTO open_tabs SELECT ?, id, ?, ? FROM conversations WHERE id = ?",
+                [(position, tab.active, tab.draft, tab.conversation_id) for position, tab in enumerate(tabs)],
+            )
+
+    def save_draft(self, conversation_id: str, text: str) -> None:
+        """Keep what stands in the composer of an open tab."""
+        if not self.owns_tabs:
+            return
+        with self._database.transaction() as connection:
+            connection.execute("UPDATE open_tabs SET draft = ? WHERE conversation_id = ?", (text, conversation_id))
+
+    # Search
+
+    def search(self, query: str, limit: int = 50) -> list[SearchHit]:
+        """Titles, then messages of all branches, with every word of `query`, the newest first.
+
+        The last word may be unfinished.
+        """
+        return search(self._database, query, limit)
+
+    def _stop_orphans(self) -> None:
+        living = self._instance.living()
+        with self._database.transaction() as connection:
+            _stop(connection, f"writer NOT IN ({', '.join('?' * len(living))})", living)
+
+
+def _stop(connection: Connection, which: str, values: list[str]) -> None:
+    connection.execute(f"UPDATE messages SET status = 'stopped' WHERE status = 'streaming' AND {which}", values)
+
+
+def _insert(connection: Connection, table: str, row: Mapping[str, object]) -> int:
+    """The new row's number."""
+    places = ", ".join("?" * len(row))
+    cursor = connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", tuple(row.values()))
+    return cast(int, cursor.lastrowid)
+
+
+def _update(connection: Connection, table: str, row_id: str | int, changes: Mapping[str, object]) -> bool:
+    """Whether the row was there."""
+    assignments = ", ".join(f"{column} = ?" for column in changes)
+    cursor = connection.execute(f"UPDATE {table} SET {assignments} WHERE id = ?", (*changes.values(), row_id))
+    return cursor.rowcount == 1
+
+
+def _given(**changes: object) -> dict[str, object]:
+    return {name: value for name, value in changes.items() if value is not UNSET}
+
+
+def _json(sampling: SamplingParams) -> str:
+    return msgspec.json.encode(sampling).decode()
+
+
+def _no_conversation(conversation_id: str) -> StoreError:
+    return StoreError(f"no conversation {conversation_id}: was it deleted elsewhere?")
+
+
+def _no_message(message_id: int) -> StoreError:
+    return StoreError(f"no message {message_id}: was its conversation deleted elsewhere?")
