@@ -278,6 +278,22 @@ def test_dropped_thinking_diverges_where_it_began_and_is_kept_from_then_on(
     assert chat.ask("and now").divergence is None
 
 
+def test_thinking_that_is_rewritten_inside_diverges_once(tokenizer_of: Callable[..., Tokenizer]) -> None:
+    tokenizer = tokenizer_of(
+        template="{% for m in messages %}{% set parts = m.content.split('</think>') %}"
+        "{{ parts[0] | trim ~ '</think>' ~ parts[1] if parts[1] is defined else m.content }}<|im_end|>{% endfor %}"
+    )
+    chat = Chat(tokenizer)
+    fed = chat.ask("hello").ids
+    chat.reply(tokenizer.encode("<think>well\n</think>world<|im_end|>"))
+    prompt = chat.ask("fox")
+    assert prompt.divergence is not None
+    assert prompt.divergence.token_index > len(fed) + 1
+    assert spelled(tokenizer, prompt.ids) == "hello<|im_end|><think>well</think>world<|im_end|>fox<|im_end|>"
+    chat.reply(tokenizer.encode("dog<|im_end|>"))
+    assert chat.ask("and now").divergence is None
+
+
 def test_trimmed_whitespace_diverges_at_the_whitespace(tokenizer_of: Callable[..., Tokenizer]) -> None:
     tokenizer = tokenizer_of(template=HEADERS)
     chat = Chat(tokenizer)

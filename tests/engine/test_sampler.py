@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.api import SamplingParams
 from engine.errors import EngineError, InvalidRequest
-from engine.sampler import SequenceSampler, sample
+from engine.sampler import SequenceSampler, _draw, sample
 
 VOCAB = 200
 ROUNDING = 1e-5
@@ -135,7 +135,7 @@ def test_many_draws_have_the_specified_frequencies(filters: dict[str, Any]) -> N
     draws, logits = 20_000, torch.randn(VOCAB, generator=torch.Generator().manual_seed(1)) * 2
     params = SamplingParams(**{"temperature": 0.8, "top_p": 1.0, "seed": 7} | filters)
     sampler = SequenceSampler(params, (), (), VOCAB)
-    counts = Counter(sample(logits.expand(draws, -1), [sampler] * draws))
+    counts = Counter(_draw((logits - logits.max()).expand(draws, -1), [sampler] * draws).tolist())
     probs = distribution(logits.double().numpy(), params.temperature, params.top_k, params.top_p, params.min_p)
     assert counts.keys() <= set(np.flatnonzero(probs))
     often = np.flatnonzero(probs * draws >= 5)
@@ -147,7 +147,7 @@ def test_a_nucleus_wider_than_the_first_candidates_is_exact() -> None:
     vocab, draws = 5000, 3000
     logits = torch.linspace(0, 1, vocab)
     sampler = make(temperature=1.0, top_p=0.9, seed=3, vocab=vocab)
-    drawn = sample(logits.expand(draws, -1), [sampler] * draws)
+    drawn = _draw((logits - 1).expand(draws, -1), [sampler] * draws).tolist()
     probs = distribution(logits.double().numpy(), 1.0, 0, 0.9, 0)
     lowest = int(np.flatnonzero(probs)[0])
     assert lowest <= min(drawn) < lowest + 20
@@ -167,6 +167,16 @@ def test_a_seed_gives_the_same_tokens_alone_and_in_any_batch() -> None:
         [expected] = sample(logits, [alone])
         assert sample(torch.cat([logits, noise]), [first, *others])[0] == expected
         assert sample(torch.cat([noise[:2], logits]), [*others[:2], last])[-1] == expected
+
+
+@settings(deadline=None)
+@given(rows=st.lists(st.tuples(LOGITS, PARAMS), min_size=2, max_size=4))
+def test_rows_drawn_together_are_those_drawn_one_by_one(rows: list[tuple[np.ndarray, SamplingParams]]) -> None:
+    """A GPU draws a batch at once, a CPU row by row."""
+    logits = torch.tensor(np.stack([logits - logits.max() for logits, _ in rows]), dtype=torch.float32)
+    together, alone = ([SequenceSampler(params, (), (), VOCAB) for _, params in rows] for _ in range(2))
+    one_by_one = [_draw(logits[i : i + 1], [sampler]) for i, sampler in enumerate(alone)]
+    assert _draw(logits, together).tolist() == torch.cat(one_by_one).tolist()
 
 
 def test_without_a_seed_two_requests_differ() -> None:

@@ -1,0 +1,33 @@
+# make chat: install kvchat into .venv, fetch the default model, open the chat.
+# make test: install the test extra into the same .venv, run every check.
+
+PYTHON ?= python3
+MODEL := smollm2-135m-instruct
+BIN := .venv/bin
+
+.PHONY: chat test
+
+chat: .venv/installed
+	@$(BIN)/kvchat pull $(MODEL)
+	@$(BIN)/kvchat
+
+test: .venv/test-installed
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+.venv/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "kvchat needs Python 3.11 or later, $(PYTHON) is $$($(PYTHON) --version 2>&1): make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "$(PYTHON) has no venv module: install it (Debian, Ubuntu: the package python3-venv)" >&2; exit 1; }
+	@echo "Installing kvchat into .venv (torch is about 200 MB, this takes a few minutes once)"
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --disable-pip-version-check --editable .
+	@touch $@
+
+.venv/test-installed: .venv/installed
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[test]'
+	@touch $@

@@ -1,0 +1,19 @@
+"""The numerical kernels of the engine, behind one contract (`kernels.contract`).
+
+    kernels = select(torch.device("cpu"), torch.bfloat16)
+"""
+
+from __future__ import annotations
+
+import torch
+
+from kernels.contract import Kernels
+from kernels.onednn import OneDNNKernels
+from kernels.reference import ReferenceKernels
+
+
+def select(device: torch.device, dtype: torch.dtype) -> Kernels:
+    """The fastest kernels that this machine has for computing in `dtype` on `device`."""
+    if OneDNNKernels.supports(device, dtype):
+        return OneDNNKernels(device, dtype)
+    return ReferenceKernels(device, dtype)

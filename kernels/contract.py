@@ -1,0 +1,75 @@
+"""The kernel contract: every op that the decoder needs, once, with shapes, dtypes and units.
+
+Sizes: T rows (tokens) of a step; Hq query heads, Hkv key/value heads, D values of a head, G = Hq / Hkv query heads
+that share one key/value head (MHA: G = 1, MQA: Hkv = 1).
+
+The cache of one layer is [2, num_blocks, block_size, Hkv, D]: keys, then values. Token i of a sequence lives in slot
+`block_table[i // block_size] * block_size + i % block_size`. Slots that no live token was written to hold anything,
+NaN included, and must never reach a result.
+
+Activations are in the dtype that the kernels were made for; sums (norms, softmax, dot products) accumulate in float32
+at least. The cache may be stored in another floating dtype: it is cast on write and on read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+from torch import Tensor
+
+Activation = Literal["silu", "gelu_tanh"]
+
+PackedLinear = Any
+"""A weight (and bias) in the form its kernels read fastest; only they can look inside."""
+AttentionPlan = Any
+"""What the attention of every layer of one step reads; only the kernels that made it can look inside."""
+
+
+class Span(NamedTuple):
+    """One sequence's share of a step, as attention sees it: a decode when `rows` is 1, else a prefill chunk."""
+
+    rows: int
+    """Query rows, the next ones of the step after those of the previous span."""
+    context: int
+    """Tokens cached once this step is written; the queries are the last `rows` of them."""
+    block_table: Sequence[int]
+    """At least ceil(context / block_size) blocks."""
+
+
+class Kernels(Protocol):
+    """All ops run on the device and in the dtype that the kernels were made for."""
+
+    def pack_linear(self, weight: Tensor, bias: Tensor | None = None) -> PackedLinear:
+        """Prepare a weight [out, in] and bias [out]. Neither is needed afterwards."""
+
+    def linear(self, x: Tensor, packed: PackedLinear) -> Tensor:
+        """x [T, in] -> x @ weight.T + bias, [T, out]."""
+
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        """x [..., N] * weight [N] / sqrt(mean(x^2) + eps). Zhang & Sennrich 2019."""
+
+    def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        """(rms_norm(x + residual), x + residual), both [T, N]."""
+
+    def rotary_(self, heads: Tensor, cos: Tensor, sin: Tensor) -> None:
+        """Rotate heads [T, H, D] in place, pairing value i with i + D/2 (GPT-NeoX halves; Su et al. 2021).
+
+        cos, sin [T, 1, D]: of each row's position, each half repeating the D/2 angles, sin negated in the first half.
+        """
+
+    def gated(self, gate_up: Tensor, activation: Activation) -> Tensor:
+        """gate_up [T, 2F], gate then up -> activation(gate) * up, [T, F]. Shazeer 2020."""
+
+    def kv_write(self, kv: Tensor, layer: Tensor, slots: Tensor) -> None:
+        """Scatter kv [T, 2, Hkv, D] into a layer's cache at slots [T] int64; a slot appears at most once."""
+
+    def plan_attention(
+        self, spans: Sequence[Span], block_size: int, group_size: int, window: int | None
+    ) -> AttentionPlan:
+        """Digest the spans of a step, once for all layers. `group_size` is G; with a `window` each query sees
+        that many keys at most, itself included. Decodes of similar length do best as neighbours, in any order."""
+
+    def paged_attention(self, q: Tensor, layer: Tensor, plan: AttentionPlan) -> Tensor:
+        """Causal attention of q [T, Hq, D] over each span's own cached tokens, this step's included (they must
+        have been written) -> [T, Hq * D]. Scores are scaled by 1 / sqrt(D)."""

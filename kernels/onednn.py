@@ -1,0 +1,31 @@
+"""Linear layers prepacked for a CPU by oneDNN (github.com/uxlfoundation/oneDNN), the rest as in the reference.
+
+A matrix times one or a few rows, which is what decoding does, reads a weight in oneDNN's own blocked layout about
+twice as fast as a plain one.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kernels.contract import PackedLinear
+from kernels.reference import ReferenceKernels
+
+
+class OneDNNKernels(ReferenceKernels):
+    """For CPUs whose torch comes with oneDNN."""
+
+    @staticmethod
+    def supports(device: torch.device, dtype: torch.dtype) -> bool:
+        if device.type != "cpu" or not torch.backends.mkldnn.is_available():
+            return False
+        return dtype == torch.float32 or (
+            dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        )
+
+    def pack_linear(self, weight: Tensor, bias: Tensor | None = None) -> PackedLinear:
+        return torch.ops.mkldnn._reorder_linear_weight(weight), bias
+
+    def linear(self, x: Tensor, packed: PackedLinear) -> Tensor:
+        return torch.ops.mkldnn._linear_pointwise(x, *packed, "none", [], "")

@@ -1,0 +1,3 @@
+"""A terminal chat with its own local inference engine."""
+
+__version__ = "2026.12.0"

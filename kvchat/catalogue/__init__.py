@@ -1,0 +1,1 @@
+"""The model catalogue: which models there are, which are installed, and how one gets here."""

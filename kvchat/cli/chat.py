@@ -1,0 +1,38 @@
+"""`kvchat`: the chat itself, with the engine in a process of its own. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from kvchat.cli.options import Options
+
+
+def chat(options: Options) -> None:
+    """Open the chat until the user leaves it. Raises click.UsageError when this is no terminal for it."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
+        raise click.UsageError("the chat needs a full terminal; ask a single question with: kvchat -p TEXT")
+
+    from multiprocessing import resource_tracker
+
+    from engine.process import ProcessClient
+    from kvchat import paths
+    from kvchat.cli.logfile import log_to_file
+    from kvchat.cli.settings import resolve
+    from kvchat.store import Store
+    from kvchat.tui.app import KvChatApp
+
+    settings = resolve(options)
+    log_to_file()
+    resource_tracker.ensure_running()  # spawning starts it with the descriptor of stderr, which the app takes away
+    with Store.open() as store:
+        client = ProcessClient(settings.config.engine, paths.log_dir() / "engine.log")
+        app = KvChatApp(settings.config, store, client, settings.personas)
+        try:
+            app.run()
+        finally:
+            client.close()
+    if app.return_code:
+        raise click.exceptions.Exit(app.return_code)

@@ -1,0 +1,95 @@
+"""`kvchat -p`: one question, one reply on stdout, with the engine in this process."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from engine.api import Event, Failed, Finished, GenerationRequest, Message, TokenDelta
+from engine.errors import EngineError
+from kvchat.cli.options import Options
+from kvchat.cli.settings import Settings, resolve
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+
+def answer(prompt: str, options: Options, as_json: bool) -> None:
+    """Stream the reply to stdout, or print one JSON object when it is complete."""
+    question = _question(prompt)
+    settings = resolve(options)
+
+    from engine.engine import Engine  # imports torch: not before the input is known to be right
+
+    engine = Engine(settings.config.engine)
+    engine.submit(_request(question, settings))
+    finished: Finished | None = None
+    while finished is None:
+        for event in engine.step():
+            finished = _show(event, as_json) or finished
+    if as_json:
+        print(json.dumps(_report(settings.config.model, engine, finished), ensure_ascii=False))
+    elif not finished.text.endswith("\n"):
+        print()
+
+
+def _question(prompt: str) -> str:
+    try:
+        prompt.encode()
+    except UnicodeEncodeError:
+        raise click.UsageError("the prompt is not valid UTF-8") from None
+    question = "\n\n".join(part for part in (prompt.strip(), _piped().strip("\r\n")) if part)
+    if not question.strip():
+        raise click.UsageError("the prompt is empty")
+    return question
+
+
+def _piped() -> str:
+    if sys.stdin is None or sys.stdin.isatty():
+        return ""
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        bad = f"byte {error.object[error.start]:#04x} at offset {error.start}"
+        raise click.UsageError(f"stdin is not valid UTF-8 ({bad}): convert it first") from None
+
+
+def _request(question: str, settings: Settings) -> GenerationRequest:
+    persona = settings.persona
+    system = (Message("system", persona.system_prompt),) if persona.system_prompt else ()
+    return GenerationRequest(
+        messages=(*system, Message("user", question)), sampling=persona.sampling_params(settings.config.sampling)
+    )
+
+
+def _show(event: Event, as_json: bool) -> Finished | None:
+    match event:
+        case TokenDelta(text=text) if text and not as_json:
+            print(text, end="", flush=True)
+        case Failed(error=error):
+            raise EngineError(error)
+        case Finished():
+            return event
+    return None
+
+
+def _report(model: str, engine: Engine, finished: Finished) -> dict[str, Any]:
+    metrics, pool = msgspec.structs.asdict(finished.metrics), engine.stats().pool
+    return {
+        "text": finished.text,
+        "model": model,
+        "finish_reason": finished.finish_reason,
+        "token_ids": finished.token_ids,
+        "usage": {name: metrics[name] for name in ("prompt_tokens", "cached_tokens", "completion_tokens")},
+        "metrics": {name: metrics[name] for name in ("queue_s", "ttft_s", "tpot_s", "e2e_s", "tokens_per_s")},
+        "kv": {
+            "dtype": engine.info.kv_dtype,
+            "block_size": pool.block_size,
+            "blocks_total": pool.total,
+            "blocks_used": pool.used + pool.cached,  # those of the reply stay cached when it ends
+        },
+    }

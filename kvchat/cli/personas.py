@@ -1,0 +1,22 @@
+"""`kvchat personas`: what there is to choose from."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+
+@click.command("personas")
+def command() -> None:
+    """List the personas.
+
+    Your own are the TOML files in the folder personas beside the configuration file.
+    """
+    from kvchat.cli.table import table
+    from kvchat.personas import load_personas
+
+    personas = load_personas()
+    print(table([("NAME", "TITLE", "DESCRIPTION"), *((p.name, p.title, p.description) for p in personas.all)]))
+    for warning in personas.warnings:
+        print(f"kvchat: {warning.problem}", file=sys.stderr)

@@ -1,0 +1,87 @@
+"""The program from the shell's side: one line per error on stderr, and an exit code.
+
+0 fine, 1 failed, 2 used wrongly; 130 and 141 are the shell's numbers for Ctrl-C and for a reader that went away.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from kvchat.cli.root import root
+
+FAILED, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code. With --debug, an error is raised instead of explained."""
+    debug = False
+    try:
+        with root.make_context("kvchat", list(arguments)) as context:
+            debug = context.params["debug"]
+            root.invoke(context)
+        sys.stdout.flush()
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.UsageError as error:
+        return _complain(_misuse(error), USAGE)
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes stdout once more at exit; there is nobody left to read it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except Exception as error:
+        if debug:
+            raise
+        return _complain(_explain(error), FAILED)
+    return 0
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"kvchat: {message}", file=sys.stderr)
+    return code
+
+
+def _misuse(error: click.UsageError) -> str:
+    message = error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption) and any(error.option_name in option.opts for option in root.params):
+        return f"{message} here: it goes before the command, kvchat {error.option_name} ... COMMAND"
+    if type(error) is click.UsageError or error.ctx is None:
+        return message
+    return f"{message} (see {error.ctx.command_path} --help)"
+
+
+def _explain(error: Exception) -> str:
+    from engine.errors import EngineError
+    from kvchat.store.errors import StoreError
+    from kvchat.toml_file import ConfigError
+
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, (EngineError, ConfigError, StoreError)):
+        return str(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return f"{type(error).__name__}: {error}; this is a bug, {_log_traceback()}"
+
+
+def _log_traceback() -> str:
+    """Log the traceback being handled and say where it can be read."""
+    import logging
+
+    from kvchat.cli.logfile import log_to_file
+
+    try:
+        path = log_to_file()
+    except OSError:
+        return "run it again with --debug to see where"
+    logging.getLogger(__name__).exception("unexpected error")
+    return f"the details are in {path}"

@@ -1,0 +1,71 @@
+"""`kvchat pull`: install a model, showing where it stands."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from kvchat.catalogue.progress import Progress
+
+BAR_WIDTH = 24
+
+
+@click.command("pull")
+@click.argument("model", metavar="NAME|OWNER/REPO|PATH")
+def command(model: str) -> None:
+    """Install a model.
+
+    NAME is one that kvchat models lists, OWNER/REPO a repository of the Hugging Face Hub, PATH a model folder or a GGUF
+    file. A model that is installed already is left as it is.
+    """
+    from kvchat.catalogue.pull import pull
+
+    on_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    display = _Bar() if on_terminal else _Lines()
+    try:
+        folder = pull(model, display.show)
+    finally:
+        display.end()
+    print(f"{model} is in {folder}")
+
+
+class _Bar:
+    """One line, drawn again at each report."""
+
+    def show(self, progress: Progress) -> None:
+        text = progress.stage
+        if progress.total_bytes:
+            done = progress.done_bytes or 0
+            filled = BAR_WIDTH * done // progress.total_bytes
+            bar = "#" * filled + "-" * (BAR_WIDTH - filled)
+            text = f"{progress.stage:<12} [{bar}] {done / 1e6:.0f} of {progress.total_bytes / 1e6:.0f} MB"
+        width = shutil.get_terminal_size().columns - 1
+        sys.stderr.write(f"\r\x1b[K{text[:width]}")
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        sys.stderr.write("\r\x1b[K")
+
+
+class _Lines:
+    """A line for each stage, and for each quarter of it."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def show(self, progress: Progress) -> None:
+        line = progress.stage
+        if progress.total_bytes:
+            quarters = 4 * (progress.done_bytes or 0) // progress.total_bytes
+            line = f"{progress.stage}: {quarters * 25} % of {progress.total_bytes / 1e6:.0f} MB"
+        if line != self._last:
+            self._last = line
+            print(line, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        pass

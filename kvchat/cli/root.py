@@ -1,0 +1,68 @@
+"""`kvchat` itself: the chat, or with -p a single question; and the commands under it.
+
+Commands import what they need when they run, so that `kvchat --help` answers at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+import kvchat
+from kvchat.cli import config, doctor, models, personas, pull
+from kvchat.cli.options import Options
+
+
+@click.group(
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option("-p", "--prompt", metavar="TEXT", help="Answer one question on stdout; piped stdin is appended to it.")
+@click.option("--json", "as_json", is_flag=True, help="With -p: print one JSON object, not the text.")
+@click.option("--model", metavar="NAME", help="An installed model, or the path of a model folder.")
+@click.option("--persona", metavar="NAME", help="The persona of the reply, or of new tabs.")
+@click.option("--system", metavar="TEXT", help="The system prompt, in place of the persona's.")
+@click.option("--temperature", metavar="T", type=click.FloatRange(min=0), help="Randomness of replies; 0 is greedy.")
+@click.option("--max-tokens", metavar="N", type=click.IntRange(min=1), help="The longest reply, in tokens.")
+@click.option("--seed", metavar="N", type=click.IntRange(min=0), help="The same seed gives the same reply.")
+@click.option("--device", metavar="DEVICE", help="Where the model runs: auto, cpu, cuda or cuda:N.")
+@click.option(
+    "--kv-dtype",
+    metavar="DTYPE",
+    type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
+    help="What keys and values are stored in: auto, float32, bfloat16 or float16.",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The settings to go by, in place of the usual file.",
+)
+@click.option("--debug", is_flag=True, help="On an error, show the whole traceback.")
+@click.version_option(kvchat.__version__, message="%(prog)s %(version)s")
+@click.pass_context
+def root(context: click.Context, prompt: str | None, as_json: bool, debug: bool, **options: Any) -> None:
+    """Chat in the terminal with a language model that runs on this machine.
+
+    Without a command it opens the chat, with the tabs of the last time. Flags go before a command.
+    """
+    context.obj = Options(**options)
+    if context.invoked_subcommand is not None:
+        if prompt is not None or as_json:
+            raise click.UsageError(f"-p and --json do not go with the command {context.invoked_subcommand!r}")
+    elif prompt is not None:
+        from kvchat.cli.oneshot import answer
+
+        answer(prompt, context.obj, as_json)
+    elif as_json:
+        raise click.UsageError("--json needs a question: kvchat -p TEXT --json")
+    else:
+        from kvchat.cli.chat import chat
+
+        chat(context.obj)
+
+
+for command in (pull.command, models.command, personas.command, doctor.command, config.command):
+    root.add_command(command)

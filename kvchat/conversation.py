@@ -1,0 +1,381 @@
+"""One conversation between the store, which keeps it, and the engine, which continues it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+from engine.api import (
+    Accepted,
+    Divergence,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    GenerationRequest,
+    Message,
+    Metrics,
+    Phase,
+    Progress,
+    TokenDelta,
+)
+from engine.client import EngineClient
+from kvchat.store import Conversation, Status, Store, StoredMessage, StoreError
+
+DRAFT_INTERVAL_S = 1.0
+TITLE_LENGTH = 48
+
+Change = Literal["messages", "reply", "ended", "queue", "draft", "title", "trouble"]
+"""What an observer should look at again: the list of messages; the running reply; a reply that just ended; the queued
+messages; the draft; the title; `trouble`."""
+
+
+@dataclass(slots=True)
+class Reply:
+    """The reply that is being generated: the last message of the conversation, not finished yet."""
+
+    message_id: int
+    request_id: str = ""
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    phase: Phase = "queued"
+    reason: str = ""
+    """Why it waits."""
+    prompt_tokens: int = 0
+    """0 until the engine accepted the request."""
+    computed_tokens: int = 0
+    metrics: Metrics | None = None
+    divergence: Divergence | None = None
+    stopping: bool = False
+
+
+class ConversationController:
+    """Owns an open conversation: sends what the user writes and folds the engine's events into the messages.
+
+    It runs on one thread, knows no widget, and tells `on_change(controller, change)` what changed.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        *,
+        store: Store,
+        client: EngineClient,
+        model: str,
+        pin_system: bool,
+        on_change: Callable[[ConversationController, Change], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Open a stored conversation; `model` is the one that replies from now on. Raises StoreError."""
+        self.conversation = conversation
+        self.messages = store.path(conversation.id)
+        """The branch that is shown, root first; while a reply runs its text is in `reply`, not here."""
+        self.reply: Reply | None = None
+        self.queued: list[str] = []
+        """Messages written while a reply runs; the next one is sent when it ends."""
+        self.draft = ""
+        """What stands in the composer."""
+        self.visible = False
+        """Whether the user looks at it: its requests go first."""
+        self.unread = False
+        """A reply ended while nobody looked."""
+        self.trouble = ""
+        """Why something could not be saved, one line; empty when all is well."""
+        self._store = store
+        self._client = client
+        self._model = model
+        self._pin_system = pin_system
+        self._on_change = on_change
+        self._clock = clock
+        self._drafted_at = 0.0
+
+    @property
+    def id(self) -> str:
+        return self.conversation.id
+
+    @property
+    def title(self) -> str:
+        return self.conversation.title
+
+    @property
+    def can_retry(self) -> bool:
+        """Whether the last reply is missing, failed or stopped."""
+        if self.reply or not self.messages:
+            return False
+        last = self.messages[-1]
+        return last.role == "user" or last.status in ("failed", "stopped")
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens of the context that this conversation fills."""
+        if self.reply and self.reply.prompt_tokens:
+            return self.reply.prompt_tokens + len(self.reply.token_ids)
+        return sum(len(self._token_ids(message)) for message in self.messages)
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """Of the running reply, else of the last one."""
+        if self.reply:
+            return self.reply.metrics
+        return next((message.metrics for message in reversed(self.messages) if message.metrics), None)
+
+    @property
+    def last_sent(self) -> str:
+        """The user's last message, or nothing."""
+        return next((message.text for message in reversed(self.messages) if message.role == "user"), "")
+
+    @property
+    def last_reply(self) -> str:
+        """The last reply, as far as it got, or nothing."""
+        if self.reply and self.reply.text:
+            return self.reply.text
+        return next((each.text for each in reversed(self.messages) if each.role == "assistant" and each.text), "")
+
+    @property
+    def unsent(self) -> str:
+        """All that was written and not sent."""
+        return "\n\n".join([*self.queued, *filter(None, [self.draft])])
+
+    def send(self, text: str) -> None:
+        """Commit a message, then ask for the reply; while a reply runs the message waits its turn in `queued`.
+        Raises StoreError if it could not be committed, and nothing is sent then."""
+        if self.reply:
+            self.queued.append(text)
+            self._queue_changed()
+            return
+        self._adopt_model()
+        self._append_user(text)
+        if self.conversation.auto_title and len(self.messages) == 1:
+            self._set_title(title_of(text), auto=True)
+        self._generate()
+
+    def stop(self) -> None:
+        """End the running reply; what arrived stays."""
+        reply = self.reply
+        if reply is None or reply.stopping:
+            return
+        self._client.abort(reply.request_id)
+        if reply.prompt_tokens:
+            reply.stopping = True
+            self._changed("reply")
+        else:  # the engine may still be loading for long
+            self._end(reply, "stopped", "aborted")
+
+    def retry(self) -> None:
+        """Ask again for a reply that is missing, failed or stopped. The old one stays in the history as another branch.
+        Raises StoreError."""
+        if not self.can_retry:
+            return
+        self._adopt_model()
+        if self.messages[-1].role == "assistant":
+            self.messages.pop()
+        self._generate()
+
+    def rename(self, title: str) -> None:
+        """Give it the user's title; an empty one brings the automatic title back. Raises StoreError."""
+        if title:
+            self._set_title(title, auto=False)
+        else:
+            first = next((message.text for message in self.messages if message.role == "user"), "")
+            self._set_title(title_of(first), auto=True)
+
+    def unqueue(self) -> str | None:
+        """Take back the message queued last."""
+        if not self.queued:
+            return None
+        text = self.queued.pop()
+        self._queue_changed()
+        return text
+
+    def save_draft(self) -> None:
+        """Store `draft`, and before it the messages that wait: a crash returns both to the composer."""
+        self._save(lambda: self._store.save_draft(self.id, self.unsent))
+
+    def handle(self, event: Event) -> None:
+        """Fold in an event of the running request; one of any other request is ignored."""
+        reply = self.reply
+        if reply is None or getattr(event, "request_id", None) != reply.request_id:
+            return
+        match event:
+            case Accepted():
+                self._accept(reply, event)
+            case Progress():
+                reply.phase, reply.reason = event.phase, event.reason
+                reply.computed_tokens, reply.metrics = event.computed_tokens, event.metrics
+                self._changed("reply")
+            case TokenDelta():
+                reply.phase = "decode"
+                reply.text += event.text
+                reply.token_ids.extend(event.token_ids)
+                self._draft_reply(reply)
+                self._changed("reply")
+            case Finished():
+                reply.text, reply.token_ids, reply.metrics = event.text, list(event.token_ids), event.metrics
+                self._end(reply, "stopped" if event.finish_reason == "aborted" else "complete", event.finish_reason)
+            case Failed():
+                self._end(reply, "failed", error=event.error)
+
+    def close(self) -> None:
+        """Stop what runs without waiting for the engine."""
+        if self.reply:
+            self._client.abort(self.reply.request_id)
+            self._end(self.reply, "stopped", "aborted", send_next=False)
+
+    def _adopt_model(self) -> None:
+        if self.conversation.model != self._model:
+            self.conversation = self._store.update_conversation(self.id, model=self._model)
+
+    def _append_user(self, text: str) -> None:
+        parent_id = self.messages[-1].id if self.messages else None
+        self.messages.append(self._store.append_message(self.id, parent_id, "user", text))
+
+    def _generate(self) -> None:
+        """Append the draft of a reply and ask the engine for it."""
+        context = self._context()
+        message = self._store.append_message(self.id, self.messages[-1].id, "assistant", "", status="streaming")
+        self.messages.append(message)
+        self.reply = Reply(message.id)
+        self._drafted_at = self._clock()
+        self.reply.request_id = self._client.submit(
+            GenerationRequest(
+                messages=context,
+                sampling=self.conversation.sampling,
+                owner=self.id,
+                priority=int(self.visible),
+                pin_system=self._pin_system,
+            )
+        )
+        self._changed("messages")
+
+    def _context(self) -> tuple[Message, ...]:
+        system = self.conversation.system_prompt
+        head = (Message("system", system),) if system else ()
+        return head + tuple(Message(each.role, each.text, self._token_ids(each)) for each in self.messages)
+
+    def _token_ids(self, message: StoredMessage) -> tuple[int, ...]:
+        """Ids mean nothing to another model's tokenizer."""
+        return message.token_ids if message.model == self._model else ()
+
+    def _accept(self, reply: Reply, event: Accepted) -> None:
+        """Give the new ids to the user's message, so that the ids along the path stay exactly what the engine was fed.
+
+        After a divergence it was fed the old ids up to `token_index` and the new ones from there, which cover the rest
+        of every message behind that point: those ids are cut away, and the last message carries all new ones.
+        """
+        reply.prompt_tokens, reply.divergence = event.prompt_tokens, event.divergence
+        if event.divergence:
+            self._cut_token_ids(event.divergence.token_index)
+        if event.new_token_ids:
+            asked = self.messages[-2]
+            self._set_token_ids(len(self.messages) - 2, self._token_ids(asked) + event.new_token_ids)
+        self._changed("reply")
+
+    def _cut_token_ids(self, length: int) -> None:
+        """Keep the first `length` ids of the path."""
+        for index, message in enumerate(self.messages):
+            token_ids = self._token_ids(message)
+            if len(token_ids) > length:
+                self._set_token_ids(index, token_ids[:length])
+            length = max(0, length - len(token_ids))
+
+    def _set_token_ids(self, index: int, token_ids: tuple[int, ...]) -> None:
+        message = self.messages[index]
+        if message.model == self._model:
+            self.messages[index] = msgspec.structs.replace(message, token_ids=token_ids)
+            self._save(lambda: self._store.update_message(message.id, token_ids=token_ids))
+
+    def _draft_reply(self, reply: Reply) -> None:
+        if self._clock() - self._drafted_at >= DRAFT_INTERVAL_S:
+            self._drafted_at = self._clock()
+            self._save(lambda: self._store.update_message(reply.message_id, text=reply.text, token_ids=reply.token_ids))
+
+    def _end(
+        self,
+        reply: Reply,
+        status: Status,
+        finish_reason: FinishReason | None = None,
+        error: str = "",
+        send_next: bool = True,
+    ) -> None:
+        self.reply = None
+        ended = msgspec.structs.replace(
+            self.messages[-1],
+            text=reply.text,
+            token_ids=tuple(reply.token_ids),
+            status=status,
+            finish_reason=finish_reason,
+            error=error,
+            metrics=reply.metrics,
+        )
+        self.messages[-1] = ended
+        self._save(lambda: self._store_reply(ended))
+        self.unread = not self.visible
+        self._changed("ended")
+        if not self.queued or not send_next:
+            return
+        if status == "failed":  # the next one would fail too: the user decides
+            self._return_queue()
+            return
+        try:
+            self.send(self.queued[0])
+        except StoreError as failure:
+            self._return_queue()
+            self._report(str(failure))
+        else:
+            del self.queued[0]
+            self._queue_changed()
+
+    def _return_queue(self) -> None:
+        self.draft = self.unsent
+        self.queued.clear()
+        self._changed("draft")
+        self._queue_changed()
+
+    def _queue_changed(self) -> None:
+        self.save_draft()
+        self._changed("queue")
+
+    def _store_reply(self, message: StoredMessage) -> None:
+        self._store.update_message(
+            message.id,
+            text=message.text,
+            token_ids=message.token_ids,
+            status=message.status,
+            finish_reason=message.finish_reason,
+            error=message.error,
+        )
+        if message.metrics:
+            self._store.save_metrics(message.id, message.metrics)
+
+    def _set_title(self, title: str, auto: bool) -> None:
+        self.conversation = self._store.update_conversation(self.id, title=title, auto_title=auto)
+        self._changed("title")
+
+    def _save(self, write: Callable[[], None]) -> None:
+        """Write what the next write repeats: a reply that cannot be saved now still goes on."""
+        try:
+            write()
+        except StoreError as failure:
+            self._report(str(failure))
+        else:
+            self._report("")
+
+    def _report(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            self.trouble = trouble
+            self._changed("trouble")
+
+    def _changed(self, change: Change) -> None:
+        self._on_change(self, change)
+
+
+def title_of(text: str) -> str:
+    """The first line with words in it, cut at a word."""
+    line = next((" ".join(line.split()) for line in text.splitlines() if line.strip()), "")
+    if len(line) <= TITLE_LENGTH:
+        return line
+    return line[: TITLE_LENGTH - 1].rsplit(" ", 1)[0].rstrip(",;:.-") + "…"

@@ -1,0 +1,152 @@
+"""The terminal application."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from textual import work
+from textual.app import App
+from textual.binding import Binding
+from textual.message import Message
+from textual.screen import Screen
+
+if TYPE_CHECKING:
+    from textual.command import Provider
+
+from engine.api import EngineState, EngineStats, Event
+from engine.client import EngineClient
+from kvchat.config import Config, ConfigError
+from kvchat.conversation import Change, ConversationController
+from kvchat.personas import Personas
+from kvchat.store import Store, StoreError
+from kvchat.tui import keys
+from kvchat.tui.screens.chat import ChatScreen
+from kvchat.tui.themes import shipped_themes
+from kvchat.tui.workspace import Workspace
+
+
+class EngineEvents(Message):
+    """What the engine's client reported, on its way from its thread to the application's."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        super().__init__()
+        self.events = events
+
+
+class KvChatApp(App[None]):
+    """The chat over a store, an engine client and the personas. Who makes them also closes them."""
+
+    TITLE = "kvchat"
+    CSS_PATH = [f"styles/{part}.tcss" for part in ("base", "chat", "panel", "dialogs")]
+    BINDINGS = [*keys.PROGRAM]
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-low"), (24, "-tall")]
+    COMMANDS = {lambda: _commands()}
+    NOTIFICATION_TIMEOUT = 4
+
+    def __init__(self, config: Config, store: Store, client: EngineClient, personas: Personas) -> None:
+        """Raises ConfigError for an unknown theme or persona, StoreError when the history cannot be read."""
+        super().__init__()
+        for theme in shipped_themes():
+            self.register_theme(theme)
+        if config.ui.theme not in self.available_themes:
+            known = ", ".join(theme.name for theme in shipped_themes())
+            raise ConfigError(f"key 'ui.theme': unknown theme '{config.ui.theme}': kvchat has {known}")
+        self.theme = config.ui.theme
+        self.personas = personas
+        self._client = client
+        self.store = store
+        self.workspace = Workspace(config, store, client, personas, self._conversation_changed)
+        self.chat = ChatScreen(self.workspace, personas, config.ui.panel)
+        self._engine = EngineState("loading")
+        self._can_restart = False
+        self._advice = ""
+        """What the banner says."""
+
+    def get_default_screen(self) -> Screen[None]:
+        return self.chat
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """The block map's colours under a theme that has none."""
+        return shipped_themes()[0].variables
+
+    def get_key_display(self, binding: Binding) -> str:
+        display = super().get_key_display(binding)
+        return display.upper() if display[:1] == "f" and display[1:].isdigit() else display
+
+    def on_mount(self) -> None:
+        for warning in self.personas.warnings:
+            self.notify(warning.problem, title="A persona cannot be used", severity="warning", markup=False)
+        if not self.store.owns_tabs:
+            self.notify("kvchat is open elsewhere: this window starts fresh, and its tabs are not kept", timeout=8)
+        self.call_after_refresh(self._start_engine)
+
+    def _start_engine(self) -> None:
+        self._client.start(self._hear)
+
+    def _hear(self, events: Sequence[Event]) -> None:
+        """On the client's thread."""
+        self.post_message(EngineEvents(events))
+
+    def on_engine_events(self, message: EngineEvents) -> None:
+        self.workspace.dispatch(message.events)
+        for event in message.events:
+            match event:
+                case EngineState():
+                    self._engine_changed(event)
+                case EngineStats():
+                    self.chat.stats_changed(event)
+
+    def _engine_changed(self, engine: EngineState) -> None:
+        self._engine = engine
+        match engine.state:
+            case "ready":
+                self._can_restart, self._advice = True, ""
+            case "failed":
+                self._advice = f"No engine: {engine.detail} · F9 tries again"
+            case "died" if self._can_restart:
+                self._can_restart = False  # one that dies before it is ready would die again
+                self._advice = f"The engine stopped ({engine.detail}), a new one is starting. Nothing written is lost."
+                self._start_engine()
+            case "died":
+                self._advice = f"The engine stopped before it was ready ({engine.detail}) · F9 tries again"
+        self.chat.engine_changed(engine, self._advice)
+        self.refresh_bindings()
+
+    def action_restart_engine(self) -> None:
+        self._advice = ""
+        self._start_engine()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The engine can be restarted only when there is none."""
+        return self._engine.state in ("failed", "died") if action == "restart_engine" else True
+
+    def _conversation_changed(self, tab: ConversationController, change: Change) -> None:
+        if self.chat.is_running:
+            self.chat.conversation_changed(tab, change)
+
+    async def action_quit(self) -> None:
+        """Leave, and ask before replies are cut."""
+        self._quit()
+
+    @work
+    async def _quit(self) -> None:
+        if count := self.workspace.running():
+            from kvchat.tui.screens.confirm import ConfirmScreen
+
+            what = "A reply is" if count == 1 else f"{count} replies are"
+            if not await self.push_screen_wait(ConfirmScreen(f"{what} still running. Stop and quit?", "Quit")):
+                return
+        try:
+            self.workspace.close_all()
+        except StoreError as error:
+            self.exit(return_code=1, message=str(error))
+        else:
+            self.exit()
+
+
+def _commands() -> type[Provider]:
+    from kvchat.tui.commands import ChatCommands
+
+    return ChatCommands

@@ -1,0 +1,76 @@
+"""The command palette: every key's action, and what has no key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
+from textual.types import IgnoreReturnCallbackType
+
+from kvchat.store import StoreError
+from kvchat.tui import keys
+from kvchat.tui.format import printable
+from kvchat.tui.screens.chat import ChatScreen
+
+if TYPE_CHECKING:
+    from kvchat.tui.app import KvChatApp
+
+HISTORY_HITS = 10
+
+Command = tuple[str, str, IgnoreReturnCallbackType]
+"""Title, explanation, what to call."""
+
+
+class ChatCommands(Provider):
+    """What can be done on the chat screen, the tabs, the personas, and the conversations of the history."""
+
+    async def discover(self) -> Hits:
+        for title, about, call in self._commands():
+            yield DiscoveryHit(title, call, help=about)
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for title, about, call in self._commands():
+            if (score := matcher.match(title)) > 0:
+                yield Hit(score, matcher.highlight(title), call, help=about)
+        for title, snippet, call in self._history(query):
+            yield Hit(0.01, Content(title), call, text=title, help=snippet)
+
+    @property
+    def _chat(self) -> ChatScreen:
+        return cast("KvChatApp", self.app).chat
+
+    def _commands(self) -> Iterator[Command]:
+        chat, app = self._chat, self.app
+        for node, bindings in ((chat, [*keys.TABS, *keys.REPLY, *keys.VIEW]), (app, keys.PROGRAM)):
+            for binding in bindings:
+                name = binding.action.partition("(")[0]
+                if name != "command_palette" and node.check_action(name, ()):
+                    yield binding.description, binding.tooltip, partial(app.run_action, binding.action, node)
+        yield "Reopen tab", "Open the tab closed last again", chat.action_reopen_tab
+        yield "Fold long messages", "Show long messages in full, or only their beginning", chat.action_toggle_folds
+        yield "Expand pastes", "Put pasted texts into the composer, to edit them", chat.action_expand_pastes
+        yield "Theme", "Change the colours", app.action_change_theme
+        yield "Screenshot", "Save the screen as an SVG file", partial(app.set_timer, 0.1, app.deliver_screenshot)
+        for persona in cast("KvChatApp", app).personas.all:
+            name = printable(persona.title or persona.name)
+            yield f"New tab with {name}", printable(persona.description), partial(chat.open_tab, persona)
+        for number, tab in enumerate(chat.workspace.tabs, 1):
+            yield f"Go to {printable(tab.title) or 'New chat'}", f"Tab {number}", partial(chat.show_tab, tab)
+
+    def _history(self, query: str) -> Iterator[Command]:
+        """Stored conversations that contain the words of `query`."""
+        try:
+            hits = cast("KvChatApp", self.app).store.search(query, limit=HISTORY_HITS)
+        except StoreError:
+            return  # the palette is no place to complain; the next write will
+        seen = set()
+        for hit in hits:
+            conversation = hit.conversation
+            if conversation.id not in seen and conversation.leaf_id is not None:
+                seen.add(conversation.id)
+                title = f"Open {printable(conversation.title)}"
+                yield title, printable(hit.snippet), partial(self._chat.open_stored, conversation.id)

@@ -1,0 +1,57 @@
+"""The keys of the chat screen, by topic: what the footer, the help and the command palette are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from textual.binding import Binding, BindingType
+
+
+def _key(keys: str, action: str, name: str, about: str, footer: bool = False) -> Binding:
+    """A key that works wherever the focus is; the composer has its own use for some of them."""
+    return Binding(keys, action, name, tooltip=about, show=footer, priority=True)
+
+
+TABS = [
+    _key("ctrl+t", "new_tab", "New tab", "Start a conversation with the default persona", footer=True),
+    _key("ctrl+n,f4", "pick_persona", "Persona", "Start a conversation with a persona of your choice", footer=True),
+    _key("ctrl+w", "close_tab", "Close tab", "Close the tab; the conversation stays in the history"),
+    _key("f2", "rename_tab", "Rename tab", "Give the conversation a title"),
+    _key("ctrl+pagedown", "step_tab(1)", "Next tab", "Show the tab to the right"),
+    _key("ctrl+pageup", "step_tab(-1)", "Previous tab", "Show the tab to the left"),
+    _key("ctrl+shift+pagedown", "move_tab(1)", "Move tab right", "Change the order of the tabs"),
+    _key("ctrl+shift+pageup", "move_tab(-1)", "Move tab left", "Change the order of the tabs"),
+]
+NUMBERED_TABS = [_key(f"alt+{n}", f"show_tab({n})", f"Tab {n}", "Show a tab by its number") for n in range(1, 10)]
+REPLY = [
+    _key("escape", "stop", "Stop", "Stop the reply and keep what arrived", footer=True),
+    _key("f5", "retry", "Try again", "Ask again for a reply that failed or was stopped", footer=True),
+    _key("f6", "copy_reply", "Copy reply", "Copy the last reply to the clipboard"),
+]
+VIEW = [
+    _key("f1", "help", "Help", "Show all keys", footer=True),
+    _key("f3", "cycle_panel", "Panel", "Show the live panel in full, in two lines, or not", footer=True),
+    _key("pageup", "scroll(-1)", "Page up", "Scroll the conversation up"),
+    _key("pagedown", "scroll(1)", "Page down", "Scroll the conversation down"),
+    _key("ctrl+home", "to_start", "To the start", "Go to the start of the conversation"),
+    _key("ctrl+end", "to_end", "To the end", "Go to the end and follow the reply"),
+]
+PROGRAM = [
+    _key("ctrl+p", "command_palette", "Commands", "Search everything that can be done", footer=True),
+    _key("f9", "restart_engine", "Restart engine", "Start the engine again after it failed", footer=True),
+    _key("ctrl+q", "quit", "Quit", "Leave; the tabs come back the next time"),
+]
+
+
+def sections() -> dict[str, Sequence[BindingType]]:
+    """Every key by topic, for the help."""
+    from kvchat.tui.widgets.composer import Editor
+
+    return {
+        "Writing": Editor.BINDINGS,
+        "Tabs": [*TABS, replace(NUMBERED_TABS[0], key_display="alt+1…9")],
+        "Replies": REPLY,
+        "View": VIEW,
+        "Program": PROGRAM,
+    }

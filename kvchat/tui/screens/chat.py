@@ -1,0 +1,311 @@
+"""The chat: tabs above, the conversation with its composer, the live panel, the footer."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.widgets import ContentSwitcher, Footer, Markdown
+
+from engine.api import EngineState, EngineStats
+from kvchat.conversation import Change, ConversationController
+from kvchat.personas import Persona, Personas
+from kvchat.store import StoreError
+from kvchat.tui import keys
+from kvchat.tui.format import printable
+from kvchat.tui.widgets.chat_pane import ChatPane
+from kvchat.tui.widgets.panel import Panel, PanelMode, PanelStrip, Vitals
+from kvchat.tui.widgets.status import Banner, Status
+from kvchat.tui.widgets.tab_bar import Badge, TabBar, TabView
+from kvchat.tui.workspace import Workspace
+
+PANEL_REFRESH_S = 0.25
+SPEED_SAMPLES = 120
+_PANEL_MODES: tuple[PanelMode, ...] = ("full", "compact", "off")
+
+
+class ChatScreen(Screen[None]):
+    """Shows the workspace and changes it as the user wants."""
+
+    BINDINGS = [*keys.TABS, *keys.NUMBERED_TABS, *keys.REPLY, *keys.VIEW]
+    AUTO_FOCUS = "Editor"
+
+    def __init__(self, workspace: Workspace, personas: Personas, panel: PanelMode) -> None:
+        super().__init__(classes=f"-panel-{panel}")
+        self.workspace = workspace
+        self._personas = personas
+        self._panel_mode = panel
+        self._engine = EngineState("loading")
+        self._stats = EngineStats()
+        self._speeds: deque[float] = deque(maxlen=SPEED_SAMPLES)
+        self._panel_timer: Timer | None = None
+        self._bound: tuple[object, ...] = ()
+        self._tab_bar = TabBar()
+        self._banner = Banner()
+        self._switcher = ContentSwitcher()
+        self._panes: dict[str, ChatPane] = {}
+        """By conversation id; a pane is made when its tab is shown first."""
+        self._panels = (Panel(), PanelStrip())
+        self._status = Status()
+
+    def compose(self) -> ComposeResult:
+        panel, strip = self._panels
+        yield self._tab_bar
+        yield self._banner
+        with Horizontal(id="body"):
+            yield self._switcher
+            yield panel
+        yield strip
+        with Horizontal(id="bottom"):
+            yield Footer(compact=True, show_command_palette=False)
+            yield self._status
+
+    async def on_mount(self) -> None:
+        await self._show_active()
+
+    # What the application tells
+
+    def conversation_changed(self, tab: ConversationController, change: Change) -> None:
+        """A conversation has something new to show."""
+        if pane := self._panes.get(tab.id):
+            pane.changed(change)
+        if change == "trouble" and tab.trouble:
+            self._complain(StoreError(tab.trouble))
+        self._refresh_around()
+
+    def engine_changed(self, engine: EngineState, advice: str) -> None:
+        """The engine has another state; `advice` is for the banner, empty when all is well."""
+        self._engine = engine
+        self._banner.show(advice)
+        self._status.show(engine)
+        self._refresh_around()
+
+    def stats_changed(self, stats: EngineStats) -> None:
+        """There is a new snapshot of the engine."""
+        self._stats = stats
+        self._refresh_panel()
+
+    # Drawing
+
+    async def _show_active(self) -> None:
+        tab = self.workspace.active
+        pane = self._panes.get(tab.id)
+        if pane is None:
+            pane = self._panes[tab.id] = ChatPane(tab, self.workspace.persona_of(tab))
+            await self._switcher.mount(pane)
+        self._switcher.current = pane.id
+        pane.focus_composer()
+        pane.transcript.changed()
+        self._refresh_around()
+
+    def _refresh_around(self) -> None:
+        """Everything but the conversation itself."""
+        self._tab_bar.show([self._tab_view(tab) for tab in self.workspace.tabs])
+        self._refresh_panel()
+        tab = self.workspace.active
+        bound = (tab.reply is not None, tab.can_retry)
+        if bound != self._bound:
+            self._bound = bound
+            self.refresh_bindings()
+
+    def _tab_view(self, tab: ConversationController) -> TabView:
+        badge: Badge = ""
+        if tab.reply:
+            badge = "queued" if tab.reply.phase == "queued" else "busy"
+        elif tab.unread:
+            badge = "failed" if tab.messages[-1].status == "failed" else "unread"
+        return TabView(tab.id, tab.title or "New chat", badge, tab is self.workspace.active)
+
+    def _refresh_panel(self) -> None:
+        if self._panel_timer is None:
+            self._panel_timer = self.set_timer(PANEL_REFRESH_S, self._draw_panel)
+
+    def _draw_panel(self) -> None:
+        self._panel_timer = None
+        tab = self.workspace.active
+        if self._stats.running:
+            self._speeds.append(self._stats.tokens_per_s)
+        persona = self.workspace.persona_of(tab)
+        vitals = Vitals(
+            stats=self._stats,
+            model=self._engine.model,
+            conversation_id=tab.id,
+            persona=persona.title or persona.name if persona else tab.conversation.persona,
+            metrics=tab.metrics,
+            context_tokens=tab.context_tokens,
+            speeds=list(self._speeds),
+        )
+        for panel in self._panels:
+            if panel.display:
+                panel.show(vitals)
+
+    # Tabs
+
+    async def show_tab(self, tab: ConversationController) -> None:
+        """Bring a tab to the front."""
+        with self._complaining():
+            self.workspace.activate(tab)
+        await self._show_active()
+
+    async def open_tab(self, persona: Persona) -> None:
+        """Start a conversation."""
+        with self._complaining():
+            await self.show_tab(self.workspace.open_new(persona))
+
+    async def open_stored(self, conversation_id: str) -> None:
+        """Open a conversation of the history."""
+        with self._complaining():
+            await self.show_tab(self.workspace.open_stored(conversation_id))
+
+    async def action_new_tab(self) -> None:
+        await self.open_tab(self.workspace.default_persona)
+
+    @work
+    async def action_pick_persona(self) -> None:
+        from kvchat.tui.screens.personas import PersonaScreen
+
+        choice = await self.app.push_screen_wait(PersonaScreen(self._personas.all, self.workspace.default_persona.name))
+        if choice:
+            await self.open_tab(choice)
+
+    def action_close_tab(self) -> None:
+        self._close_tab(self.workspace.active)
+
+    @work
+    async def _close_tab(self, tab: ConversationController) -> None:
+        if tab.reply and not await self._confirm("A reply is still running here. Stop it and close the tab?", "Close"):
+            return
+        with self._complaining():
+            self.workspace.close(tab)
+        await self._show_active()
+        if pane := self._panes.pop(tab.id, None):
+            await pane.remove()
+
+    async def action_reopen_tab(self) -> None:
+        with self._complaining():
+            if tab := self.workspace.reopen():
+                await self.show_tab(tab)
+
+    @work
+    async def action_rename_tab(self) -> None:
+        from kvchat.tui.screens.rename import RenameScreen
+
+        tab = self.workspace.active
+        title = await self.app.push_screen_wait(RenameScreen(tab.title))
+        if title is not None:
+            with self._complaining():
+                tab.rename(title)
+
+    async def action_step_tab(self, step: int) -> None:
+        await self.show_tab(self.workspace.neighbour(step))
+
+    async def action_show_tab(self, number: int) -> None:
+        if number <= len(self.workspace.tabs):
+            await self.show_tab(self.workspace.tabs[number - 1])
+
+    def action_move_tab(self, step: int) -> None:
+        with self._complaining():
+            self.workspace.move(self.workspace.active, step)
+        self._refresh_around()
+
+    @on(TabBar.TabWanted)
+    async def _tab_wanted(self, event: TabBar.TabWanted) -> None:
+        if tab := self.workspace.find(event.conversation_id):
+            await self.show_tab(tab)
+
+    @on(TabBar.CloseWanted)
+    def _close_wanted(self, event: TabBar.CloseWanted) -> None:
+        if tab := self.workspace.find(event.conversation_id):
+            self._close_tab(tab)
+
+    @on(TabBar.NewWanted)
+    async def _new_wanted(self) -> None:
+        await self.action_new_tab()
+
+    # The conversation
+
+    def action_stop(self) -> None:
+        self.workspace.active.stop()
+
+    def action_retry(self) -> None:
+        with self._complaining():
+            self.workspace.active.retry()
+
+    def action_copy_reply(self) -> None:
+        if text := self.workspace.active.last_reply:
+            self.app.copy_to_clipboard(text)
+            self.notify("Reply copied", timeout=2)
+
+    @on(Markdown.LinkClicked)
+    @work
+    async def _open_link(self, event: Markdown.LinkClicked) -> None:
+        href = event.href
+        if not href.startswith(("http://", "https://", "mailto:")):
+            self.notify(f"not a web address: {printable(href)}", severity="warning", markup=False)
+        elif await self._confirm(f"Open this link in the browser?\n\n{printable(href)}", "Open"):
+            self.app.open_url(href)
+
+    # The view
+
+    def action_scroll(self, pages: int) -> None:
+        transcript = self.active_pane.transcript
+        (transcript.scroll_page_down if pages > 0 else transcript.scroll_page_up)(animate=False)
+
+    def action_to_start(self) -> None:
+        self.active_pane.transcript.scroll_home(animate=False)
+
+    def action_to_end(self) -> None:
+        self.active_pane.transcript.to_end()
+
+    def action_toggle_folds(self) -> None:
+        self.active_pane.transcript.toggle_folds()
+
+    def action_expand_pastes(self) -> None:
+        self.active_pane.composer.expand_chips()
+
+    def action_cycle_panel(self) -> None:
+        self.remove_class(f"-panel-{self._panel_mode}")
+        self._panel_mode = _PANEL_MODES[(_PANEL_MODES.index(self._panel_mode) + 1) % len(_PANEL_MODES)]
+        self.add_class(f"-panel-{self._panel_mode}")
+        self._refresh_panel()
+
+    def action_help(self) -> None:
+        from kvchat.tui.screens.help import HelpScreen
+
+        self.app.push_screen(HelpScreen(keys.sections()))
+
+    @property
+    def active_pane(self) -> ChatPane:
+        return self._panes[self.workspace.active.id]
+
+    # Common
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Hide the keys of what is not possible now."""
+        match action:
+            case "stop":
+                return self.workspace.active.reply is not None
+            case "retry":
+                return self.workspace.active.can_retry
+        return True
+
+    async def _confirm(self, question: str, yes: str) -> bool:
+        from kvchat.tui.screens.confirm import ConfirmScreen
+
+        return await self.app.push_screen_wait(ConfirmScreen(question, yes))
+
+    @contextmanager
+    def _complaining(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreError as error:
+            self._complain(error)
+
+    def _complain(self, error: StoreError) -> None:
+        self.notify(str(error), severity="error", timeout=10, markup=False)

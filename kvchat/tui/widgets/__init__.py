@@ -1,0 +1,1 @@
+"""The widgets of the chat screen, a module per region."""

@@ -1,0 +1,81 @@
+"""The KV pool, block by block, coloured by owner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from textual.content import Content
+from textual.widget import Widget
+
+from engine.api import BLOCK_CACHED, BLOCK_FREE, BLOCK_OWNED, BLOCK_SHARED, EngineStats
+from kvchat.tui.widgets.meters import quiet
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A kind of owner: how it is named, coloured and, where there is no colour, told apart."""
+
+    name: str
+    variable: str
+    glyph: str
+
+
+SHARED = Owner("shared", "$kv-shared", "◆")
+OWN = Owner("this tab", "$kv-own", "■")
+OTHER = Owner("other", "$kv-other", "▣")
+CACHED = Owner("cached", "$kv-cached", "▪")
+FREE = Owner("free", "$kv-free", "·")
+OWNERS = (OWN, OTHER, SHARED, CACHED, FREE)
+
+
+def count_owners(blocks: bytes, own_code: int | None) -> dict[Owner, int]:
+    """How many of `blocks` (codes of EngineStats.block_map) each kind of owner has."""
+    shared, cached, free = (blocks.count(code) for code in (BLOCK_SHARED, BLOCK_CACHED, BLOCK_FREE))
+    own = 0 if own_code is None else blocks.count(own_code)
+    other = len(blocks) - shared - cached - free - own
+    return {OWN: own, OTHER: other, SHARED: shared, CACHED: cached, FREE: free}
+
+
+def own_code(stats: EngineStats, owner: str) -> int | None:
+    """The code of `owner` in the block map; None if it owns nothing."""
+    return BLOCK_OWNED + stats.owners.index(owner) if owner in stats.owners else None
+
+
+def draw(blocks: bytes, own_code: int | None, cells: int) -> tuple[list[Owner], int]:
+    """At most `cells` cells for all blocks, and how many blocks a cell stands for.
+
+    A cell shows whose most of its blocks are, free ones aside: a nearly empty pool still shows who is there.
+    """
+    per_cell = max(1, ceil(len(blocks) / max(1, cells)))
+    drawn = []
+    for start in range(0, len(blocks), per_cell):
+        counts = count_owners(blocks[start : start + per_cell], own_code)
+        owner = max(OWNERS[:-1], key=counts.__getitem__)
+        drawn.append(owner if counts[owner] else FREE)
+    return drawn, per_cell
+
+
+class BlockMap(Widget):
+    """Draws the pool of the last snapshot into the space it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._blocks = b""
+        self._own_code: int | None = None
+
+    def show(self, blocks: bytes, own_code: int | None) -> None:
+        """Draw this snapshot from now on."""
+        self._blocks, self._own_code = blocks, own_code
+        self.refresh()
+
+    def render(self) -> Content:
+        columns, rows = max(1, (self.content_size.width + 1) // 2), self.content_size.height - 1
+        drawn, per_cell = draw(self._blocks, self._own_code, columns * rows)
+        lines = [
+            Content(" ").join(Content.styled(cell.glyph, cell.variable) for cell in drawn[start : start + columns])
+            for start in range(0, len(drawn), columns)
+        ]
+        if per_cell > 1:
+            lines.append(quiet(f"{per_cell} blocks a cell"))
+        return Content("\n").join(lines)

@@ -1,0 +1,103 @@
+"""One tab's part of the screen: its transcript and its composer."""
+
+from __future__ import annotations
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.events import Click
+from textual.timer import Timer
+from textual.widgets import Static
+
+from kvchat.conversation import Change, ConversationController
+from kvchat.personas import Persona
+from kvchat.store import StoreError
+from kvchat.tui.widgets.composer import Composer
+from kvchat.tui.widgets.transcript import Transcript
+from kvchat.tui.widgets.welcome import Welcome
+
+DRAFT_DELAY_S = 0.5
+
+
+class MoreBelow(Static):
+    """Says that the end is out of view; a click goes there."""
+
+    def __init__(self) -> None:
+        super().__init__("▼ more below · Ctrl+End", markup=False)
+        self.display = False
+
+
+class ChatPane(Vertical):
+    """Shows one conversation and sends what is written in it."""
+
+    def __init__(self, controller: ConversationController, persona: Persona | None) -> None:
+        super().__init__(id=f"pane-{controller.id}")
+        self.controller = controller
+        self.transcript = Transcript(controller)
+        self.composer = Composer(controller.draft)
+        self._welcome = Welcome(persona)
+        self._more_below = MoreBelow()
+        self._draft_timer: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        yield self._welcome
+        yield self.transcript
+        yield self._more_below
+        yield self.composer
+
+    def on_mount(self) -> None:
+        self._show_welcome()
+
+    def focus_composer(self) -> None:
+        self.screen.set_focus(self.composer.editor)
+
+    def changed(self, change: Change) -> None:
+        """The controller has something new."""
+        match change:
+            case "messages" | "reply" | "ended" | "queue":
+                self._show_welcome()
+                self.transcript.changed()
+            case "draft":
+                self.call_later(self.composer.set_draft, self.controller.draft)
+
+    def _show_welcome(self) -> None:
+        empty = not self.controller.messages
+        self._welcome.display = empty
+        self.transcript.display = not empty
+
+    @on(Composer.Submitted)
+    async def _send(self, event: Composer.Submitted) -> None:
+        event.stop()
+        try:
+            self.controller.send(event.text)
+        except StoreError as error:
+            self.notify(f"not sent: {error}", severity="error", markup=False)
+            return
+        await self.composer.clear()
+        self.transcript.to_end()
+
+    @on(Composer.Changed)
+    def _keep_draft(self, event: Composer.Changed) -> None:
+        event.stop()
+        if event.draft == self.controller.draft:
+            return
+        self.controller.draft = event.draft
+        if self._draft_timer:
+            self._draft_timer.stop()
+        self._draft_timer = self.set_timer(DRAFT_DELAY_S, self.controller.save_draft)
+
+    @on(Composer.RecallWanted)
+    async def _recall(self, event: Composer.RecallWanted) -> None:
+        event.stop()
+        text = self.controller.unqueue() or self.controller.last_sent
+        if text:
+            await self.composer.set_draft(text)
+
+    @on(Transcript.FollowChanged)
+    def _show_more_below(self, event: Transcript.FollowChanged) -> None:
+        event.stop()
+        self._more_below.display = not event.follows
+
+    @on(Click, "MoreBelow")
+    def _to_end(self) -> None:
+        self.transcript.to_end()

@@ -1,0 +1,116 @@
+"""One message of a conversation on the screen."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from engine.api import FinishReason
+from kvchat.conversation import Reply
+from kvchat.store import StoredMessage
+from kvchat.tui.format import count, printable, rate, statistics, tokens
+from kvchat.tui.widgets.markdown import ReplyMarkdown
+
+FOLDED_LINES = 12
+FOLD_ABOVE = 20
+
+_ENDINGS: dict[FinishReason, str] = {
+    "length": "cut at the token limit",
+    "context_full": "cut: the context is full",
+    "aborted": "stopped",
+}
+
+
+class UserMessage(Static):
+    """What the user wrote; a long message shows its first lines until it is clicked."""
+
+    def __init__(self, text: str, queued: bool = False) -> None:
+        super().__init__(markup=False, classes="-queued" if queued else "")
+        self.text = text
+        self._lines = printable(text).split("\n")
+        self._queued = queued
+        self._folds = len(self._lines) > FOLD_ABOVE
+        self._folded = self._folds
+
+    def on_mount(self) -> None:
+        self._draw()
+
+    def on_click(self) -> None:
+        self.toggle()
+
+    def toggle(self) -> None:
+        """Fold or unfold a long message."""
+        if self._folds:
+            self._folded = not self._folded
+            self._draw()
+
+    def _draw(self) -> None:
+        parts: list[str | tuple[str, str]] = []
+        if self._folded:
+            parts.append("\n".join(self._lines[:FOLDED_LINES]))
+            parts.append((f"\n… {count(len(self._lines) - FOLDED_LINES)} more lines", "$foreground-muted"))
+        else:
+            parts.append("\n".join(self._lines))
+        if self._queued:
+            parts.append(("\nqueued · sent after this reply", "$foreground-muted"))
+        self.update(Content.assemble(*parts))
+
+
+class AssistantMessage(Vertical):
+    """A reply and, below it, a line that says what it is doing, what it cost or why it failed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: StoredMessage | None = None
+        self._text = ReplyMarkdown()
+        self._foot = Static(markup=False, classes="foot")
+
+    def compose(self) -> ComposeResult:
+        yield self._text
+        yield self._foot
+
+    async def show_reply(self, reply: Reply) -> None:
+        """Show the reply while it is generated."""
+        await self._text.show(printable(reply.text), complete=False)
+        self._foot.update(Content(describe(reply)))
+
+    async def show_message(self, message: StoredMessage) -> None:
+        """Show the reply as it ended."""
+        if message is self._shown:
+            return
+        self._shown = message
+        await self._text.show(printable(message.text), complete=True)
+        self._foot.update(foot(message))
+
+
+def describe(reply: Reply) -> str:
+    """What a running reply is doing, on one line."""
+    if reply.stopping:
+        return "stopping…"
+    if not reply.prompt_tokens:
+        return "waiting for the engine…"
+    if reply.phase == "queued":
+        return f"queued: {reply.reason}" if reply.reason else "queued…"
+    if reply.phase == "prefill":
+        return f"reading {count(reply.computed_tokens)} / {count(reply.prompt_tokens)} tokens"
+    metrics = reply.metrics
+    written = tokens(len(reply.token_ids))
+    return f"{rate(metrics.tokens_per_s)} tok/s · {written}" if metrics and metrics.tokens_per_s else written
+
+
+def foot(message: StoredMessage) -> Content:
+    """How a reply ended and what it cost."""
+    parts: list[Content] = []
+    if message.status == "failed":
+        parts.append(Content.styled(f"failed: {printable(message.error)}", "$text-error"))
+    elif message.status == "stopped":
+        parts.append(Content.styled(_ENDINGS["aborted"], "$text-warning"))
+    elif message.finish_reason in _ENDINGS:
+        parts.append(Content.styled(_ENDINGS[message.finish_reason], "$text-warning"))
+    if message.metrics and message.metrics.ttft_s is not None:
+        parts.append(Content(statistics(message.metrics)))
+    if message.status in ("failed", "stopped"):
+        parts.append(Content("F5 tries again"))
+    return Content(" · ").join(parts)

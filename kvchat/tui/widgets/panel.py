@@ -1,0 +1,188 @@
+"""The live panel: what the engine does, as numbers and as a map of its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Static
+
+from engine.api import EngineStats, Metrics, ModelInfo
+from kvchat.tui.format import NOTHING, count, percent, printable, rate, seconds, shorten, size
+from kvchat.tui.widgets.block_map import (
+    CACHED,
+    FREE,
+    OTHER,
+    OWN,
+    OWNERS,
+    SHARED,
+    BlockMap,
+    Owner,
+    count_owners,
+    own_code,
+)
+from kvchat.tui.widgets.meters import bar, quiet, row, sparkline
+
+PanelMode = Literal["full", "compact", "off"]
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """What the panel shows, at one moment."""
+
+    stats: EngineStats = EngineStats()
+    model: ModelInfo | None = None
+    conversation_id: str = ""
+    persona: str = ""
+    metrics: Metrics | None = None
+    """Of the running or last reply of the conversation that is shown."""
+    context_tokens: int = 0
+    speeds: Sequence[float] = ()
+    """Tokens/s of the engine lately, oldest first."""
+
+    @property
+    def speed(self) -> float | None:
+        """Tokens/s; the last snapshot of an engine that became idle still has its last speed."""
+        return self.stats.tokens_per_s if self.stats.running else None
+
+    @property
+    def own_code(self) -> int | None:
+        return own_code(self.stats, self.conversation_id)
+
+    def owners(self) -> dict[Owner, int]:
+        return count_owners(self.stats.block_map, self.own_code)
+
+
+class Readout(Widget):
+    """Some lines drawn from the vitals."""
+
+    def __init__(self, draw: Callable[[Vitals, int], Sequence[Content]]) -> None:
+        super().__init__()
+        self._draw = draw
+        self._vitals = Vitals()
+
+    def show(self, vitals: Vitals) -> None:
+        """Draw these from now on."""
+        self._vitals = vitals
+        self.refresh()
+
+    def render(self) -> Content:
+        return Content("\n").join(self._draw(self._vitals, self.content_size.width))
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        return len(self._draw(self._vitals, width))
+
+
+class Section(Vertical):
+    """A heading and what is below it."""
+
+    def __init__(self, title: str, *content: Widget) -> None:
+        super().__init__(Static(title, classes="heading", markup=False), *content)
+
+
+class Panel(VerticalScroll, can_focus=False):
+    """Everything, at the right side of the screen."""
+
+    def compose(self) -> ComposeResult:
+        yield Section("This tab", Readout(_tab))
+        yield Section("Engine", Readout(_engine))
+        yield Section("Model", Readout(_model))
+        yield Section("KV blocks", Readout(_pool), BlockMap())
+
+    def show(self, vitals: Vitals) -> None:
+        """Show these numbers."""
+        for readout in self.query(Readout):
+            readout.show(vitals)
+        self.query_one(BlockMap).show(vitals.stats.block_map, vitals.own_code)
+
+
+class PanelStrip(Readout):
+    """The same in two lines, above the footer."""
+
+    def __init__(self) -> None:
+        super().__init__(_strip)
+
+
+def _tab(vitals: Vitals, width: int) -> Sequence[Content]:
+    metrics = vitals.metrics or Metrics()
+    cached = f"{count(metrics.cached_tokens)} of {count(metrics.prompt_tokens)}" if metrics.prompt_tokens else NOTHING
+    limit = vitals.model.context_length if vitals.model else 0
+    style = "$warning" if vitals.context_tokens > 0.9 * limit else OWN.variable
+    return [
+        row("persona", shorten(printable(vitals.persona), width - 10), width),
+        row("ttft", seconds(metrics.ttft_s), width),
+        row("tpot", seconds(metrics.tpot_s), width),
+        row("cached", cached, width),
+        row("context", f"{count(vitals.context_tokens)} / {count(limit)}" if limit else NOTHING, width),
+        bar([(vitals.context_tokens, style)], limit, width),
+    ]
+
+
+def _engine(vitals: Vitals, width: int) -> Sequence[Content]:
+    stats = vitals.stats
+    waiting = f" · {count(stats.waiting)} waiting" if stats.waiting else ""
+    return [
+        row("tokens/s", rate(vitals.speed), width),
+        Content.styled(sparkline(vitals.speeds, width), "$primary" if vitals.speed else "$kv-cached"),
+        row("running", f"{count(stats.running)}{waiting}", width),
+        row("hit rate", percent(stats.hit_rate), width),
+    ]
+
+
+def _model(vitals: Vitals, width: int) -> Sequence[Content]:
+    model = vitals.model
+    if model is None:
+        return [quiet("none yet"), Content("")]
+    return [
+        Content(shorten(printable(model.name), width)),
+        quiet(shorten(f"{model.dtype} · kv {model.kv_dtype} · {model.device}", width)),
+    ]
+
+
+def _pool(vitals: Vitals, width: int) -> Sequence[Content]:
+    pool = vitals.stats.pool
+    used, total = (size(blocks * pool.block_bytes) for blocks in (pool.used, pool.total))
+    return [
+        row("in use", f"{count(pool.used)} / {count(pool.total)}", width),
+        row("memory", f"{used} / {total}", width),
+        _pool_bar(vitals, width),
+        _legend(vitals, OWN, SHARED, width),
+        _legend(vitals, OTHER, CACHED, width),
+    ]
+
+
+def _legend(vitals: Vitals, left: Owner, right: Owner, width: int) -> Content:
+    owners, column = vitals.owners(), (width - 2) // 2
+    items = (
+        Content.assemble((f"{owner.glyph} ", owner.variable), row(owner.name, str(owners[owner]), space - 2))
+        for owner, space in ((left, width - column - 2), (right, column))
+    )
+    return Content("  ").join(items)
+
+
+def _pool_bar(vitals: Vitals, width: int) -> Content:
+    owners = vitals.owners()
+    parts = [(owners[owner], owner.variable) for owner in OWNERS if owner is not FREE]
+    return bar(parts, len(vitals.stats.block_map), width)
+
+
+def _strip(vitals: Vitals, width: int) -> Sequence[Content]:
+    stats, metrics = vitals.stats, vitals.metrics or Metrics()
+    numbers = Content("   ").join(
+        Content.assemble(quiet(f"{label} "), value)
+        for label, value in (
+            ("ttft", seconds(metrics.ttft_s)),
+            ("tpot", seconds(metrics.tpot_s)),
+            ("tok/s", rate(vitals.speed)),
+            ("hit", percent(stats.hit_rate)),
+            ("running", count(stats.running)),
+            ("waiting", count(stats.waiting)),
+        )
+    )
+    pool = quiet(f"  {count(stats.pool.used)} / {count(stats.pool.total)} blocks")
+    return [numbers, Content.assemble(_pool_bar(vitals, max(8, width - pool.cell_length)), pool)]

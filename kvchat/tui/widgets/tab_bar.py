@@ -1,0 +1,126 @@
+"""The open conversations, one tab each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from textual.app import ComposeResult
+from textual.containers import HorizontalScroll
+from textual.content import Content
+from textual.events import Click
+from textual.message import Message
+from textual.widgets import Static
+
+from kvchat.tui.format import printable, shorten
+
+TITLE_WIDTHS = (8, 28)
+"""Characters of a title that are shown, at least and at most, as far as there is space."""
+AROUND_TITLE = 9
+Badge = Literal["", "queued", "busy", "unread", "failed"]
+BADGES: dict[Badge, tuple[str, str]] = {
+    "queued": ("○", "$foreground-muted"),
+    "busy": ("●", "$accent"),
+    "unread": ("◆", "$primary"),
+    "failed": ("✕", "$error"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TabView:
+    """What a tab shows."""
+
+    conversation_id: str
+    title: str
+    badge: Badge
+    active: bool
+
+
+class _OfTab(Message):
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__()
+        self.conversation_id = conversation_id
+
+
+class TabLabel(Static):
+    """One tab: a click shows its conversation, a middle click or one on the cross closes it."""
+
+    CROSS = " ✕ "
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+        self._view: TabView | None = None
+
+    def show(self, number: int, view: TabView, title_width: int) -> None:
+        """Show this conversation, with at most so many characters of its title."""
+        self._view = view
+        self.set_class(view.active, "-active")
+        badge = BADGES.get(view.badge, ("", ""))
+        self.update(
+            Content.assemble(
+                (f" {number} ", "$foreground-muted"),
+                shorten(printable(view.title), title_width),
+                (f" {badge[0]}" if badge[0] else "", badge[1]),
+                (self.CROSS if view.active else " ", "$foreground-muted"),
+            )
+        )
+
+    def on_click(self, event: Click) -> None:
+        if self._view is None:
+            return
+        on_cross = self._view.active and event.x >= self.size.width - len(self.CROSS)
+        wanted = TabBar.CloseWanted if on_cross or event.button == 2 else TabBar.TabWanted
+        self.post_message(wanted(self._view.conversation_id))
+
+
+class NewTab(Static):
+    """A click opens a new tab."""
+
+    def on_click(self) -> None:
+        self.post_message(TabBar.NewWanted())
+
+
+class TabBar(HorizontalScroll, can_focus=False):
+    """Shows the tabs it is given and says what the user wants of them."""
+
+    class TabWanted(_OfTab):
+        """The user wants to see this conversation."""
+
+    class CloseWanted(_OfTab):
+        """The user wants this tab closed."""
+
+    class NewWanted(Message):
+        """The user wants another tab."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._views: list[TabView] = []
+
+    def compose(self) -> ComposeResult:
+        yield NewTab(" + ", markup=False)
+
+    def show(self, views: list[TabView]) -> None:
+        """Show these tabs."""
+        if views != self._views:
+            self._views = views
+            self.call_later(self._draw)
+
+    def on_resize(self) -> None:
+        self.call_later(self._draw)
+
+    async def _draw(self) -> None:
+        views = self._views
+        labels = list(self.query(TabLabel))
+        for label in labels[len(views) :]:
+            await label.remove()
+        added = [TabLabel() for _ in views[len(labels) :]]
+        await self.mount_all(added, before=self.query_one(NewTab))
+        for number, (label, view) in enumerate(zip([*labels, *added], views, strict=False), 1):
+            label.show(number, view, self._title_width)
+            if view.active:
+                self.call_after_refresh(label.scroll_visible, animate=False)
+
+    @property
+    def _title_width(self) -> int:
+        shortest, longest = TITLE_WIDTHS
+        return max(shortest, min(longest, self.size.width // max(1, len(self._views)) - AROUND_TITLE))

@@ -1,0 +1,156 @@
+"""Which conversations are open, in which order, and whose an event is. Knows no widget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from engine.api import Event
+from engine.client import EngineClient
+from kvchat.config import Config
+from kvchat.conversation import Change, ConversationController
+from kvchat.personas import Persona, Personas
+from kvchat.store import Conversation, Store, Tab
+
+
+class Workspace:
+    """The tabs. There is always at least one, and one of them is active."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        client: EngineClient,
+        personas: Personas,
+        on_change: Callable[[ConversationController, Change], None],
+    ) -> None:
+        """Bring back the tabs of the last time, or open a fresh one. Raises StoreError, and ConfigError for an unknown
+        default persona."""
+        self.tabs: list[ConversationController] = []
+        self.default_persona = personas.named(config.persona)
+        self._config = config
+        self._store = store
+        self._client = client
+        self._personas = personas
+        self._on_change = on_change
+        self._closed: list[str] = []
+        saved = store.open_tabs()
+        for tab in saved:
+            controller = self._controller(tab.conversation_id)
+            controller.draft = tab.draft
+            self.tabs.append(controller)
+        if not saved:
+            self.tabs.append(self._fresh(self.default_persona))
+        active = next((index for index, tab in enumerate(saved) if tab.active), 0)
+        self.active = self.tabs[active]
+        self.active.visible = True
+        self.save()
+
+    def find(self, conversation_id: str) -> ConversationController | None:
+        return next((tab for tab in self.tabs if tab.id == conversation_id), None)
+
+    def running(self) -> int:
+        """How many tabs have a reply running."""
+        return sum(1 for tab in self.tabs if tab.reply)
+
+    def dispatch(self, events: Sequence[Event]) -> None:
+        """Let every conversation fold in what is its own."""
+        for event in events:
+            for tab in self.tabs:
+                tab.handle(event)
+
+    def activate(self, tab: ConversationController) -> None:
+        self.active.visible = False
+        self.active = tab
+        tab.visible, tab.unread = True, False
+        self.save()
+
+    def neighbour(self, step: int) -> ConversationController:
+        """The tab `step` places to the right, around the end."""
+        return self.tabs[(self.tabs.index(self.active) + step) % len(self.tabs)]
+
+    def open_new(self, persona: Persona) -> ConversationController:
+        """Add a fresh conversation at the end. Raises StoreError."""
+        tab = self._fresh(persona)
+        self.tabs.append(tab)
+        self.save()
+        return tab
+
+    def open_stored(self, conversation_id: str) -> ConversationController:
+        """Open a conversation of the history, or find its tab. Raises StoreError."""
+        if tab := self.find(conversation_id):
+            return tab
+        tab = self._controller(conversation_id)
+        self.tabs.append(tab)
+        self.save()
+        return tab
+
+    def reopen(self) -> ConversationController | None:
+        """Open the tab closed last again. Raises StoreError."""
+        return self.open_stored(self._closed.pop()) if self._closed else None
+
+    def close(self, tab: ConversationController) -> ConversationController:
+        """Close a tab, stop its reply, and return the tab to show now. A conversation without messages is forgotten.
+        Raises StoreError."""
+        index = self.tabs.index(tab)
+        if len(self.tabs) == 1:
+            self.tabs.append(self._fresh(self.default_persona))
+        self.tabs.remove(tab)
+        tab.close()
+        if tab.messages:
+            self._closed.append(tab.id)
+        self._forget_if_empty(tab)
+        if tab is self.active:
+            self.activate(self.tabs[min(index, len(self.tabs) - 1)])
+        self.save()
+        return self.active
+
+    def move(self, tab: ConversationController, step: int) -> None:
+        """Change a tab's place in the order."""
+        index = self.tabs.index(tab)
+        self.tabs.insert((index + step) % len(self.tabs), self.tabs.pop(index))
+        self.save()
+
+    def save(self) -> None:
+        """Keep which tabs are open, with what stands in them. Raises StoreError."""
+        self._store.save_tabs([Tab(tab.id, tab is self.active, tab.unsent) for tab in self.tabs])
+
+    def close_all(self) -> None:
+        """Before the program ends: keep everything, wait for nothing. Raises StoreError."""
+        for tab in self.tabs:
+            tab.close()
+        self.save()
+        if not self._store.owns_tabs:
+            for tab in self.tabs:
+                self._forget_if_empty(tab)
+
+    def persona_of(self, tab: ConversationController) -> Persona | None:
+        """The persona a conversation was started with, if it still exists."""
+        return self._persona(tab.conversation)
+
+    def _persona(self, conversation: Conversation) -> Persona | None:
+        return next((each for each in self._personas.all if each.name == conversation.persona), None)
+
+    def _forget_if_empty(self, tab: ConversationController) -> None:
+        if not tab.messages:
+            self._store.delete_conversation(tab.id)
+
+    def _fresh(self, persona: Persona) -> ConversationController:
+        conversation = self._store.create_conversation(
+            persona=persona.name,
+            system_prompt=persona.system_prompt,
+            model=self._config.model,
+            sampling=persona.sampling_params(self._config.sampling),
+        )
+        return self._controller(conversation.id)
+
+    def _controller(self, conversation_id: str) -> ConversationController:
+        conversation = self._store.conversation(conversation_id)
+        persona = self._persona(conversation)
+        return ConversationController(
+            conversation,
+            store=self._store,
+            client=self._client,
+            model=self._config.model,
+            pin_system=bool(persona and persona.pin),
+            on_change=self._on_change,
+        )

@@ -1,0 +1,75 @@
+"""A program in a real pseudo-terminal, and what stands on its screen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+import pexpect
+import psutil
+import pyte
+import pytest
+
+READ_S = 0.2
+
+
+class Terminal:
+    """Runs a command until the block ends, then kills what is left of it."""
+
+    def __init__(self, command: Sequence[str], columns: int = 110, lines: int = 32) -> None:
+        self._screen = pyte.Screen(columns, lines)
+        self._stream = pyte.ByteStream(self._screen)
+        self._child = pexpect.spawn(command[0], list(command[1:]), dimensions=(lines, columns), timeout=None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._child.isalive():
+            for process in (*self.process.children(recursive=True), self.process):
+                process.kill()
+        self._child.close(force=True)
+
+    @property
+    def process(self) -> psutil.Process:
+        return psutil.Process(self._child.pid)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(line.rstrip() for line in self._screen.display)
+
+    def send(self, keys: str) -> None:
+        self._child.send(keys)
+
+    def wait_for(self, pattern: str) -> None:
+        """Read until the screen shows a match."""
+        self.wait_until(lambda: re.search(pattern, self.text) is not None, f"{pattern!r} on the screen")
+
+    def wait_until(self, holds: Callable[[], bool], what: str, seconds: float = 180) -> None:
+        """Read what the program writes until something holds."""
+        deadline = monotonic() + seconds
+        while not holds():
+            if not self._read() or monotonic() > deadline:
+                pytest.fail(f"waited in vain for {what}; the screen shows\n{self.text}")
+
+    def wait_for_end(self) -> int:
+        """Read until the program ends; its exit code, negative for a signal."""
+        while self._read():
+            pass
+        self._child.wait()
+        return self._child.exitstatus if self._child.signalstatus is None else -self._child.signalstatus
+
+    def _read(self) -> bool:
+        """Show what the program wrote, waiting a moment for it; False when it ended."""
+        try:
+            self._stream.feed(self._child.read_nonblocking(1 << 16, timeout=READ_S))
+        except pexpect.TIMEOUT:
+            pass
+        except pexpect.EOF:
+            return False
+        return True

@@ -1,0 +1,130 @@
+"""The whole program in a pseudo-terminal, with the real model."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sqlite3
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+from terminal import Terminal
+
+from kvchat import paths
+
+ENTER, CTRL_Q, CTRL_T, F5 = "\r", "\x11", "\x14", "\x1b[15~"
+CTRL_PAGE_UP = "\x1b[5;5~"
+StartChat = Callable[..., Terminal]
+
+
+@pytest.fixture
+def start_chat(home: Path, monkeypatch: pytest.MonkeyPatch) -> StartChat:
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+    def start(*flags: str, columns: int = 110, lines: int = 32) -> Terminal:
+        return Terminal([sys.executable, "-m", "kvchat", *flags], columns, lines)
+
+    return start
+
+
+def replies() -> list[tuple[str, str]]:
+    """Status and text of the replies as another program sees them, oldest first."""
+    with closing(sqlite3.connect(paths.database_file())) as database:
+        return database.execute("SELECT status, text FROM messages WHERE role = 'assistant' ORDER BY id").fetchall()
+
+
+def engine_of(chat: Terminal) -> psutil.Process:
+    [engine] = [child for child in chat.process.children() if "--multiprocessing-fork" in child.cmdline()]
+    return engine
+
+
+def opening_of(reply: str) -> str:
+    """A pattern for the first words of a reply, which fit on one line of the screen."""
+    return r"\s+".join(re.escape(word) for word in reply.split()[:3])
+
+
+def test_a_dumb_terminal_is_pointed_to_the_one_shot(start_chat: StartChat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    with start_chat() as chat:
+        assert chat.wait_for_end() == 2
+        assert chat.text.strip() == "kvchat: the chat needs a full terminal; ask a single question with: kvchat -p TEXT"
+
+
+@pytest.mark.model
+def test_the_chat_fits_a_terminal_of_40_by_10(start_chat: StartChat, model_folder: Path) -> None:
+    with start_chat("--model", str(model_folder), columns=40, lines=10) as chat:
+        chat.wait_for("Write a message")
+        chat.send(CTRL_Q)
+        assert chat.wait_for_end() == 0
+
+
+@pytest.mark.model
+def test_two_tabs_stream_at_once_and_come_back_after_quitting(start_chat: StartChat, model_folder: Path) -> None:
+    flags = ("--model", str(model_folder), "--temperature", "0", "--max-tokens", "120")
+    with start_chat(*flags) as chat:
+        chat.wait_for("Write a message")
+        chat.send("Tell me about the sea." + ENTER)
+        chat.wait_for("waiting for the engine")
+        chat.send(CTRL_T)
+        chat.wait_for(r"2 New chat")
+        chat.send("Tell me about the moon." + ENTER)
+        chat.wait_for(r"running +2")
+        chat.wait_for(r"running +0")
+        sea, moon = (text for status, text in replies() if status == "complete")
+        chat.wait_for(opening_of(moon))
+        chat.send(CTRL_PAGE_UP)
+        chat.wait_for(opening_of(sea))
+        chat.send(CTRL_Q)
+        assert chat.wait_for_end() == 0
+
+    with start_chat(*flags) as chat:
+        chat.wait_for(opening_of(sea))
+        assert "Tell me about the sea." in chat.text and "2 Tell me about the moon." in chat.text
+        chat.send(CTRL_Q)
+        assert chat.wait_for_end() == 0
+
+
+@pytest.mark.model
+def test_a_killed_engine_costs_the_running_reply_and_nothing_else(start_chat: StartChat, model_folder: Path) -> None:
+    with start_chat("--model", str(model_folder), "--max-tokens", "1000", "--temperature", "0") as chat:
+        chat.wait_for("Write a message")
+        chat.send("Write a very long story." + ENTER)
+        chat.wait_for(r"tpot +\d")
+        engine_of(chat).kill()
+        chat.wait_for("SIGKILL")
+        assert "Write a very long story." in chat.text
+        chat.send(F5)
+        chat.wait_for(r"running +1")
+        chat.send(CTRL_Q)
+        chat.wait_for("Stop and quit")
+        chat.send(ENTER)
+        assert chat.wait_for_end() == 0
+    assert [status for status, _ in replies()] == ["failed", "stopped"]
+
+
+@pytest.mark.model
+def test_a_killed_chat_comes_back_with_its_prompt_and_the_reply_so_far(
+    start_chat: StartChat, model_folder: Path
+) -> None:
+    flags = ("--model", str(model_folder), "--max-tokens", "1000", "--temperature", "0")
+    with start_chat(*flags) as chat:
+        chat.wait_for("Write a message")
+        chat.send("Write a very long story." + ENTER)
+        chat.wait_until(lambda: [bool(text) for _, text in replies()] == [True], "a saved part of the reply")
+        engine = engine_of(chat)
+        chat.process.kill()
+        assert chat.wait_for_end() == -signal.SIGKILL
+        _, alive = psutil.wait_procs([engine], timeout=60)
+        assert not alive, "the engine outlived the chat"
+
+    [(_, so_far)] = replies()
+    with start_chat(*flags) as chat:
+        chat.wait_for(opening_of(so_far))
+        assert "Write a very long story." in chat.text
+        chat.send(CTRL_Q)
+        assert chat.wait_for_end() == 0
+    assert replies() == [("stopped", so_far)]

@@ -1,0 +1,49 @@
+"""`kvchat doctor`: one line per check, and the exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kvchat import paths
+from kvchat.cli.program import run
+
+
+def findings(output: str) -> dict[str, tuple[str, str]]:
+    """By subject: level and text."""
+    rows = [line.split(maxsplit=2) for line in output.splitlines()]
+    return {subject: (level, text) for level, subject, text in rows}
+
+
+@pytest.mark.model
+def test_a_sound_installation_passes(installed_model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor"]) == 0
+    found = findings(capsys.readouterr().out)
+    assert {"python", "torch", "cpu", "bfloat16", "memory", "disk", "data", "settings", "model"} <= found.keys()
+    assert {level for level, _ in found.values()} <= {"ok", "warn"}
+    assert installed_model in found["model"][1]
+
+
+def test_what_is_wrong_fails_and_says_what_to_do(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths.config_dir().mkdir(parents=True)
+    paths.config_file().write_text("modle = 'x'\n")
+    blocked = home / "file"
+    blocked.write_text("no folder can be made below a file")
+    monkeypatch.setenv("XDG_DATA_HOME", str(blocked))
+    assert run(["doctor"]) == 1
+    found = findings(capsys.readouterr().out)
+    assert found["settings"] == ("fail", f"{paths.config_file()}:1: key 'modle': unknown, did you mean 'model'?")
+    assert found["data"][0] == "fail" and "XDG_DATA_HOME" in found["data"][1]
+    assert found["model"][0] == "fail" and "kvchat pull" in found["model"][1]
+
+
+@pytest.mark.model
+def test_a_damaged_model_fails(home: Path, model_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    damaged = paths.models_dir() / "smollm2-135m-instruct"
+    damaged.mkdir(parents=True)
+    (damaged / "config.json").write_bytes((model_folder / "config.json").read_bytes())
+    assert run(["doctor"]) == 1
+    assert findings(capsys.readouterr().out)["model"][0] == "fail"

@@ -1,0 +1,341 @@
+"""What a conversation does with what the user writes and the engine answers; store and database are the real ones."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tui.scripted_client import ScriptedClient
+
+from engine.api import Divergence, Finished, Metrics, SamplingParams, TokenDelta
+from kvchat.conversation import Change, ConversationController, title_of
+from kvchat.store import Store, StoreError, Tab
+
+MODEL = "smollm2"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "kvchat.db") as store:
+        yield store
+
+
+@pytest.fixture
+def client() -> ScriptedClient:
+    return ScriptedClient()
+
+
+class Opened:
+    """A controller whose client talks to it alone, and what it told its observer."""
+
+    def __init__(self, store: Store, client: ScriptedClient, system_prompt: str = "", model: str = MODEL) -> None:
+        self.seconds = 0.0
+        self.changes: list[Change] = []
+        conversation = store.create_conversation(system_prompt=system_prompt, model=MODEL)
+        store.save_tabs([Tab(conversation.id)])
+        self.store, self.client = store, client
+        self.controller = self.open(conversation.id, model)
+
+    def open(self, conversation_id: str, model: str = MODEL) -> ConversationController:
+        controller = ConversationController(
+            self.store.conversation(conversation_id),
+            store=self.store,
+            client=self.client,
+            model=model,
+            pin_system=False,
+            on_change=lambda _, change: self.changes.append(change),
+            clock=lambda: self.seconds,
+        )
+        self.client.start(lambda events: [controller.handle(event) for event in events])
+        return controller
+
+
+@pytest.fixture
+def opened(store: Store, client: ScriptedClient) -> Opened:
+    return Opened(store, client)
+
+
+def path_ids(store: Store, controller: ConversationController) -> tuple[int, ...]:
+    return tuple(token for message in store.path(controller.id) for token in message.token_ids)
+
+
+def test_a_message_is_committed_before_the_engine_is_asked(store: Store) -> None:
+    stored_at_submission: list[tuple[str, str]] = []
+
+    class Watching(ScriptedClient):
+        def submit(self, request):  # noqa: ANN001, ANN202
+            stored_at_submission.extend((message.role, message.status) for message in store.path(request.owner))
+            return super().submit(request)
+
+    Opened(store, Watching()).controller.send("Hello")
+    assert stored_at_submission == [("user", "complete"), ("assistant", "streaming")]
+
+
+def test_a_request_carries_the_conversation(opened: Opened) -> None:
+    store, client = opened.store, opened.client
+    conversation = store.create_conversation(
+        system_prompt="Be brief.", model=MODEL, sampling=SamplingParams(temperature=0.2)
+    )
+    controller = opened.open(conversation.id)
+    controller.visible = True
+    controller.send("Hello")
+    request = client.requests["r1"]
+    assert [(message.role, message.text) for message in request.messages] == [("system", "Be brief."), ("user", "Hello")]
+    assert (request.owner, request.priority, request.sampling.temperature) == (conversation.id, 1, 0.2)
+
+
+def test_a_finished_reply_is_stored_with_its_ids_and_metrics(opened: Opened) -> None:
+    opened.controller.send("Hello")
+    opened.client.reply("r1", "Good day to you")
+    [_, reply] = opened.store.path(opened.controller.id)
+    assert (reply.text, reply.status, reply.finish_reason) == ("Good day to you", "complete", "stop")
+    assert len(reply.token_ids) == 4
+    assert reply.metrics is not None and reply.metrics.completion_tokens == 4
+    assert opened.controller.reply is None
+
+
+def test_the_text_of_the_end_wins_over_the_deltas(opened: Opened) -> None:
+    opened.controller.send("Hello")
+    opened.client.accept("r1")
+    opened.client.emit(TokenDelta("r1", "Hi EN", (1, 2)), Finished("r1", "stop", "Hi", (1, 2, 3), Metrics()))
+    [_, reply] = opened.store.path(opened.controller.id)
+    assert (reply.text, reply.token_ids) == ("Hi", (1, 2, 3))
+
+
+def test_the_ids_along_the_path_are_what_the_engine_was_fed_and_produced(opened: Opened) -> None:
+    controller, client = opened.controller, opened.client
+    for turn, text in enumerate(("one two three", "four", "five six"), 1):
+        controller.send(text)
+        client.reply(f"r{turn}", "and so on")
+        assert path_ids(opened.store, controller)[:-3] == client.fed[f"r{turn}"]
+
+
+def test_the_ids_stay_exact_when_a_reply_was_stopped(opened: Opened) -> None:
+    controller, client = opened.controller, opened.client
+    controller.send("one two")
+    client.accept("r1")
+    client.say("r1", "half a")
+    controller.stop()
+    client.finish("r1", "aborted")
+    controller.send("three")
+    client.accept("r2")
+    assert path_ids(opened.store, controller) == client.fed["r2"]
+
+
+@pytest.mark.parametrize("token_index", range(0, 11))
+def test_after_a_divergence_the_ids_along_the_path_are_again_what_the_engine_was_fed(
+    opened: Opened, token_index: int
+) -> None:
+    controller, client = opened.controller, opened.client
+    controller.send("one two three")
+    client.reply("r1", "four five")
+    controller.send("six")
+    client.reply("r2", "seven eight nine ten")
+    controller.send("eleven twelve")
+    client.accept("r3", Divergence(token_index, "old", "new", "the template trimmed a message"))
+    assert path_ids(opened.store, controller) == client.fed["r3"]
+    assert controller.reply is not None and controller.reply.divergence is not None
+
+
+def test_ids_of_another_models_tokenizer_are_not_sent(opened: Opened) -> None:
+    opened.controller.send("Hello")
+    opened.client.reply("r1", "Hi")
+    controller = opened.open(opened.controller.id, model="another")
+    controller.send("Again")
+    assert [message.token_ids for message in opened.client.requests["r2"].messages] == [(), (), ()]
+    opened.client.reply("r2", "Hi again")
+    assert opened.store.conversation(controller.id).model == "another"
+    assert opened.store.path(controller.id)[0].token_ids, "the old ids stay for the old model"
+
+
+def test_a_running_reply_is_drafted_about_once_a_second(opened: Opened) -> None:
+    controller, client = opened.controller, opened.client
+    controller.send("Hello")
+    client.accept("r1")
+    drafted = []
+    for _ in range(25):
+        opened.seconds += 0.125
+        client.say("r1", "word ")
+        drafted.append(opened.store.path(controller.id)[-1].text.count("word"))
+    assert sorted(set(drafted)) == [0, 8, 16, 24]
+
+
+def test_a_stopped_reply_keeps_what_arrived(opened: Opened) -> None:
+    controller, client = opened.controller, opened.client
+    controller.send("Hello")
+    client.accept("r1")
+    client.say("r1", "Once upon")
+    controller.stop()
+    assert client.aborted == ["r1"]
+    client.say("r1", " a time")  # produced before the engine heard of it
+    client.finish("r1", "aborted")
+    reply = opened.store.path(controller.id)[-1]
+    assert (reply.text, reply.status, reply.finish_reason) == ("Once upon a time", "stopped", "aborted")
+
+
+def test_a_request_the_engine_has_not_taken_yet_stops_at_once(opened: Opened) -> None:
+    opened.controller.send("Hello")
+    opened.controller.stop()
+    assert opened.controller.reply is None
+    assert opened.client.aborted == ["r1"]
+
+
+def test_a_failed_reply_keeps_its_text_and_the_error(opened: Opened) -> None:
+    opened.controller.send("Hello")
+    opened.client.accept("r1")
+    opened.client.say("r1", "Once")
+    opened.client.die("the engine process was killed by SIGKILL")
+    reply = opened.store.path(opened.controller.id)[-1]
+    assert (reply.text, reply.status) == ("Once", "failed")
+    assert reply.error == "the engine process was killed by SIGKILL"
+
+
+def test_retrying_asks_again_and_keeps_the_old_reply_as_another_branch(opened: Opened) -> None:
+    controller, client = opened.controller, opened.client
+    controller.send("Hello")
+    client.accept("r1")
+    client.say("r1", "Once")
+    client.refuse("r1", "no")
+    assert controller.can_retry
+    controller.retry()
+    client.reply("r2", "Better")
+    [asked, reply] = opened.store.path(controller.id)
+    assert reply.text == "Better"
+    assert [each.text for each in opened.store.siblings(reply.id)] == ["Once", "Better"]
+    assert (*asked.token_ids, *reply.token_ids) == (*client.fed["r2"], *reply.token_ids)
+
+
+def test_a_complete_reply_is_not_asked_for_again(opened: Opened) -> None:
+    opened.controller.send("Hello")
+    opened.client.reply("r1", "Hi")
+    opened.controller.retry()
+    assert list(opened.client.requests) == ["r1"]
+
+
+def test_a_message_without_a_reply_can_be_retried_after_a_crash(opened: Opened) -> None:
+    opened.store.append_message(opened.controller.id, None, "user", "Hello")
+    controller = opened.open(opened.controller.id)
+    controller.retry()
+    opened.client.reply("r1", "Hi")
+    assert [message.text for message in controller.messages] == ["Hello", "Hi"]
+
+
+def test_messages_written_while_a_reply_runs_are_sent_in_order_when_it_ends(opened: Opened) -> None:
+    controller, client = opened.controller, opened.client
+    for text in ("one", "two", "three"):
+        controller.send(text)
+    assert (controller.queued, list(client.requests)) == (["two", "three"], ["r1"])
+    client.reply("r1", "first")
+    assert controller.queued == ["three"]
+    client.reply("r2", "second")
+    client.reply("r3", "third")
+    texts = [message.text for message in opened.store.path(controller.id)]
+    assert texts == ["one", "first", "two", "second", "three", "third"]
+
+
+def test_the_message_queued_last_can_be_taken_back(opened: Opened) -> None:
+    for text in ("one", "two", "three"):
+        opened.controller.send(text)
+    assert opened.controller.unqueue() == "three"
+    assert opened.controller.queued == ["two"]
+
+
+def test_queued_messages_return_to_the_draft_when_the_reply_fails(opened: Opened) -> None:
+    opened.controller.send("one")
+    opened.controller.send("two")
+    opened.controller.draft = "thr"
+    opened.client.refuse("r1", "longer than the context")
+    assert (opened.controller.queued, opened.controller.draft) == ([], "two\n\nthr")
+    assert "draft" in opened.changes
+    assert list(opened.client.requests) == ["r1"]
+
+
+def test_queued_messages_and_the_draft_survive_a_crash(opened: Opened) -> None:
+    opened.controller.send("one")
+    opened.controller.draft = "thr"
+    opened.controller.send("two")
+    assert [tab.draft for tab in opened.store.open_tabs()] == ["two\n\nthr"]
+
+
+def test_closing_stops_the_reply_without_waiting_for_the_engine(opened: Opened) -> None:
+    opened.controller.send("Hello")
+    opened.controller.send("queued")
+    opened.client.accept("r1")
+    opened.client.say("r1", "Once")
+    opened.controller.close()
+    reply = opened.store.path(opened.controller.id)[-1]
+    assert (reply.text, reply.status) == ("Once", "stopped")
+    assert list(opened.client.requests) == ["r1"]
+
+
+def test_events_of_other_requests_change_nothing(opened: Opened) -> None:
+    opened.controller.send("Hello")
+    opened.client.accept("r1")
+    before = list(opened.changes)
+    opened.client.emit(TokenDelta("r7", "stray", (1,)), Finished("r7", "stop", "stray", (1,), Metrics()))
+    assert opened.changes == before
+    assert opened.controller.reply is not None and opened.controller.reply.text == ""
+
+
+def test_a_message_that_cannot_be_stored_is_not_sent(opened: Opened) -> None:
+    opened.store.delete_conversation(opened.controller.id)
+    with pytest.raises(StoreError):
+        opened.controller.send("Hello")
+    assert not opened.client.requests
+    assert opened.controller.reply is None
+
+
+def test_a_reply_that_cannot_be_saved_goes_on_and_says_so(opened: Opened) -> None:
+    controller, client = opened.controller, opened.client
+    controller.send("Hello")
+    opened.store.delete_conversation(controller.id)
+    client.reply("r1", "Hi")
+    assert controller.messages[-1].text == "Hi"
+    assert "trouble" in opened.changes
+    assert "deleted" in controller.trouble
+
+
+def test_the_first_message_gives_the_title_until_the_user_does(opened: Opened) -> None:
+    controller = opened.controller
+    controller.send("\n  What is   paged attention?\nExplain.")
+    assert controller.title == "What is paged attention?"
+    controller.rename("Paging")
+    opened.client.reply("r1", "It is")
+    controller.send("And more")
+    assert opened.store.conversation(controller.id).title == "Paging"
+    controller.rename("")
+    assert opened.store.conversation(controller.id).title == "What is paged attention?"
+
+
+def test_a_long_title_is_cut_at_a_word() -> None:
+    title = title_of("a rather long first line that goes on, and on, and on until it is cut")
+    assert title == "a rather long first line that goes on, and on…"
+    assert title_of("x" * 100) == "x" * 47 + "…"
+
+
+def test_the_context_counts_what_is_fed_and_produced(opened: Opened) -> None:
+    controller, client = opened.controller, opened.client
+    controller.send("one two three")
+    client.accept("r1")
+    client.say("r1", "four five")
+    assert controller.context_tokens == 5
+    client.finish("r1")
+    assert controller.context_tokens == 5
+
+
+def test_a_hidden_conversation_is_unread_when_its_reply_ends(opened: Opened) -> None:
+    opened.controller.send("Hello")
+    opened.client.reply("r1", "Hi")
+    assert opened.controller.unread
+    opened.controller.visible = True
+    opened.controller.send("Hello")
+    opened.client.reply("r2", "Hi")
+    assert not opened.controller.unread
+
+
+def test_the_controller_knows_no_widget_and_no_torch() -> None:
+    program = "import sys, kvchat.conversation; sys.exit(bool({'textual', 'torch'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

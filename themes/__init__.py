@@ -1,0 +1,1 @@
+"""Theme files shipped with kvchat; `kvchat.tui.themes` reads them."""
