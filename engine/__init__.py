@@ -7,6 +7,7 @@ Names resolve on first use: the plain data, the errors and the process client co
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from engine.client import EngineClient, InProcessClient, Listener
     from engine.config import EngineConfig
     from engine.engine import Engine
-    from engine.errors import ConfigError, EngineDied, EngineError, InvalidRequest, ModelError
+    from engine.errors import ConfigError, EngineError, InvalidRequest, ModelError
     from engine.process import ProcessClient
 
 __all__ = [
@@ -42,7 +43,6 @@ __all__ = [
     "Engine",
     "EngineClient",
     "EngineConfig",
-    "EngineDied",
     "EngineError",
     "EngineState",
     "EngineStats",
@@ -73,12 +73,16 @@ _HOME = {
     "Listener": "engine.client",
     "ProcessClient": "engine.process",
     "ConfigError": "engine.errors",
-    "EngineDied": "engine.errors",
     "EngineError": "engine.errors",
     "InvalidRequest": "engine.errors",
     "ModelError": "engine.errors",
 }
 """Where a name lives, if not in engine.api."""
+
+
+# OpenMP's threads wait for each other some 150 times a step. By default they spin meanwhile, and where another process
+# wants a core too, each wait lasts a time slice: measured 10 to 15 times slower. OpenMP reads this when torch loads it.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,3 @@ class ModelError(EngineError):
 
 class ConfigError(EngineError):
     """An engine setting is out of range or does not fit this machine."""
-
-
-class EngineDied(EngineError):
-    """The engine process ended without being asked to."""

@@ -109,11 +109,16 @@ class PromptBuilder:
         return [Piece(piece.text.translate(unmask), piece.id) for piece in pieces] if masks else pieces
 
     def _is_tag(self, control: str, message: Message) -> bool:
-        """Whether a control token in the text of `message` stays one: it is not special, and the model wrote it."""
+        """Whether a control token in the text of `message` stays one: it is not special and is in a reply, whose ids do
+        not show that the model spelled it with ordinary tokens."""
         token_id = self._tokenizer.controls[control]
         if message.role != "assistant" or token_id in self._tokenizer.special_ids:
             return False
-        return not message.token_ids or token_id in message.token_ids
+        return token_id in message.token_ids or self._reply_text(message) != message.text
+
+    def _reply_text(self, reply: Message) -> str:
+        detokenizer = Detokenizer(self._tokenizer)
+        return "".join(map(detokenizer.push, reply.token_ids)) + detokenizer.finish()
 
     def _text(self, message: Message) -> str:
         """The text of a message as its tokens spell it; a reply's ids already do."""
@@ -127,25 +132,21 @@ class PromptBuilder:
     def _follow(self, messages: Sequence[Message], pieces: Sequence[Piece]) -> _Place:
         """Walk along the rendering with the known ids until one does not spell what stands there."""
         spelled = [piece.text.encode() for piece in pieces]
+        known = [(i, m.role == "assistant" and n == 0) for m in messages for n, i in enumerate(m.token_ids)]
         followed = _Place(0, 0, 0)
-        token, piece, offset = 0, 0, 0
-        for message in messages:
-            starts_reply = message.role == "assistant"
-            for token_id in message.token_ids:
-                if piece == len(pieces):
-                    return followed
-                if pieces[piece].id is not None or token_id in self._tokenizer.control_ids:
-                    if token_id != pieces[piece].id:
-                        return followed
-                    end = len(spelled[piece])
-                else:
-                    end = self._end_of(self._tokenizer.token_bytes(token_id), spelled[piece], offset, starts_reply)
-                    if end < 0:
-                        return followed
-                token, starts_reply = token + 1, False
-                piece, offset = (piece + 1, 0) if end == len(spelled[piece]) else (piece, end)
-                if offset == 0 or spelled[piece][offset] & 0xC0 != 0x80:  # not inside a character
-                    followed = _Place(token, piece, offset)
+        piece, offset = 0, 0
+        for count, (token_id, starts_reply) in enumerate(known, 1):
+            if piece == len(pieces):
+                break
+            if pieces[piece].id is not None or token_id in self._tokenizer.control_ids:
+                end = len(spelled[piece]) if token_id == pieces[piece].id else -1
+            else:
+                end = self._end_of(self._tokenizer.token_bytes(token_id), spelled[piece], offset, starts_reply)
+            if end < 0:
+                break
+            piece, offset = (piece + 1, 0) if end == len(spelled[piece]) else (piece, end)
+            if offset == 0 or spelled[piece][offset] & 0xC0 != 0x80:  # not inside a character
+                followed = _Place(count, piece, offset)
         return followed
 
     def _end_of(self, token: bytes, text: bytes, offset: int, starts_reply: bool) -> int:
@@ -175,7 +176,7 @@ class PromptBuilder:
         owners = [(n, message) for n, message in enumerate(messages, 1) for _ in message.token_ids]
         number, message = owners[place.token]
         reason = f"the chat template writes message {number} ({message.role}) differently from what was fed"
-        if message.role == "assistant" and _reply_text(self._tokenizer, message) != message.text:
+        if message.role == "assistant" and self._reply_text(message) != message.text:
             reason = f"the text of message {number} is not what its token ids spell: cut at a stop string, or edited"
         rendered = "".join(piece.text for piece in pieces[place.piece :]).encode()[place.offset :].decode()
         expected = self._tokenizer.text(known[place.token : place.token + SHOWN_TOKENS])
@@ -265,11 +266,6 @@ def _fold_system(turns: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     first = next(n for n, turn in enumerate(rest) if turn["role"] == "user")
     text = f"{system['content']}\n\n{rest[first]['content']}".lstrip()
     return [*rest[:first], {"role": "user", "content": text}, *rest[first + 1 :]]
-
-
-def _reply_text(tokenizer: Tokenizer, reply: Message) -> str:
-    detokenizer = Detokenizer(tokenizer)
-    return "".join(map(detokenizer.push, reply.token_ids)) + detokenizer.finish()
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:

@@ -16,7 +16,7 @@ GREEDY_BELOW = 1e-5
 """A temperature under this is greedy: the outcome is the same, and nothing overflows."""
 MAX_BIAS = 100.0
 FIRST_CANDIDATES = 64
-"""How many of the likeliest tokens are sorted first for top_p; eight times more whenever they do not suffice."""
+"""How many of the likeliest tokens are looked at first; eight times more whenever they do not suffice."""
 
 
 class SequenceSampler:
@@ -81,12 +81,16 @@ def sample(logits: Tensor, samplers: Sequence[SequenceSampler]) -> list[int]:
         logits = logits.clone()
         for row, sampler in zip(logits, samplers, strict=True):
             sampler.edit(row)
-    best, tokens = logits.max(-1)
+    best = logits.amax(-1, keepdim=True)
     if not best.isfinite().all():
         raise EngineError("the model computed logits that are not numbers; try dtype = float32")
     drawn = [i for i, sampler in enumerate(samplers) if not sampler.greedy]
-    if drawn:
-        tokens[drawn] = _draw(logits[drawn] - best[drawn, None], [samplers[i] for i in drawn])
+    tokens = logits.argmax(-1) if len(drawn) < len(samplers) else logits.new_empty(len(samplers), dtype=torch.long)
+    if logits.is_cpu:  # a row fits into a core's cache, a batch does not
+        for i in drawn:
+            tokens[i : i + 1] = _draw(logits[i : i + 1] - best[i], [samplers[i]])
+    elif drawn:
+        tokens[drawn] = _draw(logits[drawn] - best[drawn], [samplers[i] for i in drawn])
     chosen = tokens.tolist()
     for sampler, token in zip(samplers, chosen, strict=True):
         sampler.note(token)
@@ -96,45 +100,54 @@ def sample(logits: Tensor, samplers: Sequence[SequenceSampler]) -> list[int]:
 def _draw(logits: Tensor, samplers: Sequence[SequenceSampler]) -> Tensor:
     """Draw from float32 [n, vocab] with row maxima of 0; returns int64 [n].
 
-    Each filter is a floor under the probabilities, so that tokens as likely as the last one kept are kept too and
-    the result does not depend on how a sort orders equals.
+    Each filter is a floor under the probabilities, so that tokens as likely as the last one kept are kept too, and
+    the draw runs over the kept ones by id: how a sort orders equals has no influence.
     """
-
-    def column(values: Iterable[float]) -> Tensor:
-        return torch.tensor(list(values), dtype=torch.float64, device=logits.device)[:, None]
-
     params = [sampler.params for sampler in samplers]
-    logits = logits / column(p.temperature for p in params).float()
-    if any(p.top_k for p in params):
-        logits = _keep_top_k(logits, [p.top_k for p in params])
-    probs = logits.softmax(-1)
-    floor = column(p.min_p for p in params) * probs.amax(-1, keepdim=True)
-    if any(p.top_p < 1 for p in params):
-        floor = floor.maximum(_nucleus_floor(probs, column(p.top_p for p in params)))
-    mass = probs.where(probs >= floor, 0).cumsum(-1, dtype=torch.float64)
+    probs = (logits / _column((p.temperature for p in params), logits).float()).softmax(-1)
+    kept, ids = _filter(probs, params)
+    mass = kept.cumsum(-1, dtype=torch.float64)
     # In float64 u * total < total for every u < 1, so the search always ends on a token that was kept.
-    target = column(sampler.draw() for sampler in samplers) * mass[:, -1:]
-    return torch.searchsorted(mass, target, right=True)[:, 0]
+    target = _column((sampler.draw() for sampler in samplers), logits) * mass[:, -1:]
+    return ids.gather(-1, torch.searchsorted(mass, target, right=True))[:, 0]
 
 
-def _keep_top_k(logits: Tensor, top_k: Sequence[int]) -> Tensor:
-    """-inf for all logits below the k-th largest of their row; 0 keeps the row."""
-    k = torch.tensor(top_k, device=logits.device)[:, None].clamp_max(logits.shape[-1])
-    largest = logits.topk(int(k.max())).values
-    floor = largest.gather(-1, (k - 1).clamp_min(0)).masked_fill(k == 0, -torch.inf)
-    return logits.masked_fill(logits < floor, -torch.inf)
-
-
-def _nucleus_floor(probs: Tensor, top_p: Tensor) -> Tensor:
-    """The smallest probability in the smallest set of likeliest tokens that holds `top_p`, [n, 1]; 0 for top_p 1."""
+def _filter(probs: Tensor, params: Sequence[SamplingParams]) -> tuple[Tensor, Tensor]:
+    """Probabilities, 0 for what top_k, top_p and min_p remove, and their token ids in ascending order: both [n, k],
+    with a k that is large enough for all tokens kept."""
     vocab = probs.shape[-1]
-    wanted = top_p.masked_fill(top_p >= 1, 0)
-    k = min(FIRST_CANDIDATES, vocab)
+    if all(p.top_k == 0 and p.top_p == 1 and p.min_p == 0 for p in params):
+        return probs, torch.arange(vocab, device=probs.device).expand_as(probs)
+    candidates = min(vocab, max(FIRST_CANDIDATES, 1 + max(p.top_k for p in params)))
     while True:
-        largest = probs.topk(k).values
-        mass = largest.cumsum(-1, dtype=torch.float64)
-        if k == vocab or bool((mass[:, -1:] >= wanted).all()):
+        likely, ids = probs.topk(candidates)
+        floor = _floor(likely, params)
+        if candidates == vocab or bool((likely[:, -1:] < floor).all()):
             break
-        k = min(8 * k, vocab)
-    last = (mass < wanted).sum(-1, keepdim=True).clamp_max(k - 1)
-    return largest.gather(-1, last).masked_fill(top_p >= 1, 0)
+        candidates = min(8 * candidates, vocab)
+    ids, order = ids.sort(-1)
+    return likely.where(likely >= floor, 0).gather(-1, order), ids
+
+
+def _floor(likely: Tensor, params: Sequence[SamplingParams]) -> Tensor:
+    """The least probability that a token of each row must have, [n, 1], as far as the likeliest tokens, descending in
+    [n, k], can tell; less where they do not suffice."""
+    width = likely.shape[-1]
+    floor = _column((p.min_p for p in params), likely).float() * likely[:, :1]
+    total = torch.ones_like(floor)
+    if any(p.top_k for p in params):
+        top_k = _column((p.top_k for p in params), likely).long()
+        kth = likely.gather(-1, (top_k - 1).clamp(0, width - 1)).masked_fill(top_k == 0, 0)
+        total = likely.where(likely >= kth, 0).sum(-1, keepdim=True).masked_fill(top_k == 0, 1)
+        floor = floor.maximum(kth)
+    if any(p.top_p < 1 for p in params):
+        top_p = _column((p.top_p for p in params), likely)
+        before = (likely.cumsum(-1, dtype=torch.float64) < top_p * total).sum(-1, keepdim=True)
+        last = likely.gather(-1, before.clamp_max(width - 1))
+        floor = floor.maximum(last.masked_fill((before == width) | (top_p == 1), 0))
+    return floor
+
+
+def _column(values: Iterable[float], like: Tensor) -> Tensor:
+    """float64 [n, 1] on the device of `like`."""
+    return torch.tensor(list(values), dtype=torch.float64, device=like.device)[:, None]

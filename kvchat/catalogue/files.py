@@ -9,7 +9,8 @@ import shutil
 from pathlib import Path
 
 from engine.errors import ModelError
-from kvchat.catalogue.folder import read_config, weight_files
+from engine.model.config import ModelConfig
+from kvchat.catalogue.folder import weight_files
 from kvchat.catalogue.progress import OnProgress, Progress
 from kvchat.catalogue.tensor_file import read_header
 
@@ -46,7 +47,7 @@ def copy_folder(source: Path, model: Path, on_progress: OnProgress) -> None:
     Links are safe here: programs replace a weights file, they do not edit it.
     Raises ModelError when the source is damaged or partial.
     """
-    read_config(source)
+    ModelConfig.read(source)
     weights = list(weight_files(source))
     for shard in weights:
         read_header(shard)

@@ -10,10 +10,13 @@ from typing import Any
 
 from engine.errors import ModelError
 from engine.locate import installed_names, models_dir
+from engine.model.config import ModelConfig
 from kvchat.catalogue.tensor_file import read_header
 
 INDEX = "model.safetensors.index.json"
 REPAIR = "the model folder is damaged or partial; `kvchat pull` it again"
+
+KV_BYTES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +30,12 @@ class InstalledModel:
     disk_bytes: int
     context_length: int
     kv_token_bytes: int
-    """2 x layers x KV heads x head_dim x 2: keys and values of one token in a 16-bit dtype."""
+    """2 x layers x KV heads x head_dim x bytes: keys and values of one token in a 16-bit dtype."""
 
 
 def validate(folder: Path) -> None:
-    """Raise ModelError, naming the file, when a model folder is damaged or partial."""
-    read_config(folder)
+    """Raise ModelError, naming the file, when a model folder is damaged, partial or of an unsupported kind."""
+    ModelConfig.read(folder)
     if not (folder / "tokenizer.json").is_file():
         raise ModelError(f"{folder} has no tokenizer.json; {REPAIR}")
     _read_json(folder / "tokenizer.json")
@@ -40,13 +43,6 @@ def validate(folder: Path) -> None:
         absent = names - read_header(shard).keys()
         if absent:
             raise ModelError(f"{shard} lacks tensor {min(absent)}, which {INDEX} places there; {REPAIR}")
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """config.json of a model folder. Raises ModelError when it is missing or no JSON object."""
-    if not (folder / "config.json").is_file():
-        raise ModelError(f"{folder} has no config.json, so it is no model folder")
-    return _read_json(folder / "config.json")
 
 
 def weight_files(folder: Path) -> dict[Path, set[str]]:
@@ -74,23 +70,17 @@ def weight_files(folder: Path) -> dict[Path, set[str]]:
 def describe(name: str, folder: Path) -> InstalledModel:
     """What a model folder holds. Raises ModelError when it is damaged or partial."""
     validate(folder)
-    config = read_config(folder)
-    headers = [read_header(shard) for shard in weight_files(folder)]
-    try:
-        n_head = config["num_attention_heads"]
-        head_dim = config.get("head_dim") or config["hidden_size"] // n_head
-        n_kv_head = config.get("num_key_value_heads") or n_head
-        return InstalledModel(
-            name=name,
-            path=folder,
-            architecture=config["architectures"][0],
-            parameters=sum(math.prod(tensor["shape"]) for header in headers for tensor in header.values()),
-            disk_bytes=sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
-            context_length=config["max_position_embeddings"],
-            kv_token_bytes=2 * config["num_hidden_layers"] * n_kv_head * head_dim * 2,
-        )
-    except (KeyError, IndexError, TypeError) as error:
-        raise ModelError(f"{folder / 'config.json'} does not describe a decoder ({error!r})") from None
+    config = ModelConfig.read(folder)
+    tensors = [tensor for shard in weight_files(folder) for tensor in read_header(shard).values()]
+    return InstalledModel(
+        name=name,
+        path=folder,
+        architecture=config.architecture,
+        parameters=sum(math.prod(tensor["shape"]) for tensor in tensors),
+        disk_bytes=sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
+        context_length=config.context_length,
+        kv_token_bytes=2 * config.n_layer * config.n_kv_head * config.head_dim * KV_BYTES,
+    )
 
 
 def installed() -> list[InstalledModel]:

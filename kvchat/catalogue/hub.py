@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from huggingface_hub import HfApi, constants, snapshot_download
+from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
 from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
 from huggingface_hub.utils import disable_progress_bars, logging
 
 from engine.errors import ModelError
+from engine.model.config import ModelConfig
 from kvchat.catalogue.errors import Interrupted
 from kvchat.catalogue.files import is_model_file
 from kvchat.catalogue.progress import OnProgress, Progress, watching
@@ -35,6 +36,8 @@ def download(repository: str, model: Path, on_progress: OnProgress) -> None:
         sizes = {file.rfilename: file.size or 0 for file in info.siblings or () if is_model_file(file.rfilename)}
         if "config.json" not in sizes or not any(name.endswith(".safetensors") for name in sizes):
             raise ModelError(f"{where} has no config.json with model*.safetensors, so it is not a model to use here")
+        hf_hub_download(repository, "config.json", revision=info.sha, local_dir=model)
+        ModelConfig.read(model)
         total = sum(sizes.values())
         require_space(model, total - sum(file.stat().st_size for file in model.rglob("*") if file.is_file()))
         with watching(model, sum, total, on_progress):

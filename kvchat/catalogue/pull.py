@@ -63,8 +63,13 @@ def pull(model: str | Path, on_progress: OnProgress = silent, *, into: Path | No
                 return destination
             staged = work / "model"
             staged.mkdir(exist_ok=True)
-            source.fill(staged, on_progress)
-            _finish(staged, source.name, on_progress)
+            try:
+                source.fill(staged, on_progress)
+                on_progress(Progress("checking"))
+                ensure_fast_tokenizer(staged)
+                validate(staged)
+            except ModelError as error:  # what the user knows is the model's name, not where it was being prepared
+                raise type(error)(str(error).replace(str(staged), source.name)) from None
             _move(staged, destination, work)
             return destination
     except OSError as error:
@@ -127,15 +132,6 @@ def _is_whole(folder: Path) -> bool:
     except ModelError:
         return False
     return True
-
-
-def _finish(staged: Path, name: str, on_progress: OnProgress) -> None:
-    on_progress(Progress("checking"))
-    try:
-        ensure_fast_tokenizer(staged)
-        validate(staged)
-    except ModelError as error:
-        raise ModelError(str(error).replace(str(staged), name)) from None
 
 
 def _move(staged: Path, destination: Path, work: Path) -> None:

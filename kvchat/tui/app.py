@@ -116,6 +116,7 @@ class KvChatApp(App[None]):
 
     def action_restart_engine(self) -> None:
         self._advice = ""
+        self._engine_changed(EngineState("loading", "starting the engine"))
         self._start_engine()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

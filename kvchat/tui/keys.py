@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual.binding import Binding, BindingType
 
 
@@ -42,6 +44,11 @@ PROGRAM = [
     _key("f9", "restart_engine", "Restart engine", "Start the engine again after it failed", footer=True),
     _key("ctrl+q", "quit", "Quit", "Leave; the tabs come back the next time"),
 ]
+
+
+# Textual takes ESC 1 for the "¡" that one macOS terminal means by it; from any other terminal it is Alt+1.
+for digit in range(10):
+    cast(dict[str, object], ANSI_SEQUENCES_KEYS).pop(f"\x1b{digit}", None)
 
 
 def sections() -> dict[str, Sequence[BindingType]]:

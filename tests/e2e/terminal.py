@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from time import monotonic
@@ -19,10 +20,13 @@ READ_S = 0.2
 class Terminal:
     """Runs a command until the block ends, then kills what is left of it."""
 
-    def __init__(self, command: Sequence[str], columns: int = 110, lines: int = 32) -> None:
+    def __init__(self, command: Sequence[str], columns: int = 140, lines: int = 40) -> None:
         self._screen = pyte.Screen(columns, lines)
         self._stream = pyte.ByteStream(self._screen)
-        self._child = pexpect.spawn(command[0], list(command[1:]), dimensions=(lines, columns), timeout=None)
+        # The environment is given: readline, where it is loaded, puts another LINES and COLUMNS behind Python's back.
+        self._child = pexpect.spawn(
+            command[0], list(command[1:]), env=dict(os.environ), dimensions=(lines, columns), timeout=None
+        )
 
     def __enter__(self) -> Self:
         return self

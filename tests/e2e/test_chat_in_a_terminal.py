@@ -25,7 +25,7 @@ StartChat = Callable[..., Terminal]
 def start_chat(home: Path, monkeypatch: pytest.MonkeyPatch) -> StartChat:
     monkeypatch.setenv("TERM", "xterm-256color")
 
-    def start(*flags: str, columns: int = 110, lines: int = 32) -> Terminal:
+    def start(*flags: str, columns: int = 140, lines: int = 40) -> Terminal:
         return Terminal([sys.executable, "-m", "kvchat", *flags], columns, lines)
 
     return start

@@ -1,12 +1,17 @@
-"""Tokenizers of the families that decoder models use, trained in a moment and saved as Hugging Face folders."""
+"""Tokenizers of the families that decoder models use, trained in a moment, and chat templates for them."""
 
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from engine.tokenizer import Tokenizer as EngineTokenizer
 
 CORPUS = [
     "The quick brown fox jumps over the lazy dog, and the other foxes say hello to the dog and the world.",
@@ -27,6 +32,57 @@ SPECIAL = [
 ]
 TAGS = ["<think>", "</think>"]
 CONTROLS = [*SPECIAL, *TAGS]
+
+CHATML = """\
+{%- for message in messages %}
+    {%- if loop.first and message.role != 'system' %}
+        {{- '<|im_start|>system\nYou are terse.<|im_end|>\n' }}
+    {%- endif %}
+    {{- '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\n' }}
+{%- endif %}
+"""
+HEADERS = """\
+{{- bos_token }}
+{%- for message in messages %}
+    {{- '<|start_header_id|>' + message.role + '<|end_header_id|>\n\n' + message.content | trim + '<|eot_id|>' }}
+{%- endfor %}
+{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' if add_generation_prompt }}
+"""
+INSTRUCT = """\
+{{- bos_token }}
+{%- for message in messages %}
+    {%- if (message.role == 'user') != (loop.index0 % 2 == 0) %}
+        {{- raise_exception('roles must alternate user/assistant') }}
+    {%- endif %}
+    {%- if message.role == 'user' %}
+        {{- '[INST] ' + message.content + ' [/INST]' }}
+    {%- else %}
+        {%- generation %}
+            {{- ' ' + message.content + eos_token }}
+        {%- endgeneration %}
+    {%- endif %}
+{%- endfor %}
+"""
+THINKING = """\
+{%- for message in messages %}
+    {%- set content = message.content %}
+    {%- if message.role == 'assistant' and '</think>' in content %}
+        {%- set content = content.split('</think>')[-1].lstrip('\n') %}
+    {%- endif %}
+    {{- '<|im_start|>' + message.role + '\n' + content + '<|im_end|>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\n' }}
+{%- endif %}
+"""
+TEMPLATES = {"chatml": CHATML, "headers": HEADERS, "instruct": INSTRUCT, "thinking": THINKING}
+
+WORDS = ["hello", " world", "\n", "  ", "é", "e\u0301", "你好", "🙂", "im_end", "|>", "<|", "\U000f0000", "\U000f0001"]
+HOSTILE_TEXTS = st.lists(st.sampled_from([*WORDS, *CONTROLS]), max_size=6).map(lambda words: "the" + "".join(words))
+"""Text that tries to write control tokens, in pieces that also join to some."""
 
 _UNPREFIXED = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
 _DECODER = decoders.Sequence([*_UNPREFIXED, decoders.Strip(" ", 1, 0)])
@@ -106,3 +162,9 @@ def make_folder(
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     (folder / "config.json").write_text(json.dumps({"model_type": "llama"}))
     return folder
+
+
+@cache
+def tokenizer_of(family: str = "byte-level", template: str | None = CHATML) -> EngineTokenizer:
+    with TemporaryDirectory() as folder:
+        return EngineTokenizer(make_folder(Path(folder), family, chat_template=template))

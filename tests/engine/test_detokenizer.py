@@ -100,7 +100,7 @@ def test_an_end_token_that_is_an_ordinary_token_is_silent(tmp_path: Path) -> Non
 @pytest.mark.parametrize("text", ["hello", " hello", "  hello"])
 def test_only_the_space_that_the_tokenizer_wrote_is_dropped(tokenizer: Tokenizer, text: str) -> None:
     [piece] = tokenizer.split(text)
-    spelled = tokenizer.encode_plain(piece.text)
+    spelled = [tokenizer.vocab_size + 1, *tokenizer.encode_plain(piece.text)]  # an id without text changes nothing
     expected = piece.text.removeprefix(" ") if tokenizer.leading_space else text
     assert "".join(stream(tokenizer, spelled)[0]) == expected
 
@@ -153,6 +153,13 @@ def test_text_behind_a_stop_string_in_the_same_token_is_dropped(byte_tokenizer: 
     [the] = byte_tokenizer.encode_plain(" the")
     deltas, _ = stream(byte_tokenizer, [the], ("t",))
     assert deltas == [" ", ""]
+
+
+def test_where_stop_strings_cut_does_not_depend_on_the_tokens(byte_tokenizer: Tokenizer) -> None:
+    stops = (" the", "h")
+    [the] = byte_tokenizer.encode_plain(" the")
+    for ids in ([the], byte_ids(byte_tokenizer, b" the")):
+        assert "".join(stream(byte_tokenizer, ids, stops)[0]) == cut(" the", stops) == " t"
 
 
 def test_a_beginning_of_a_stop_string_that_ends_the_reply_is_shown(byte_tokenizer: Tokenizer) -> None:

@@ -100,6 +100,12 @@ def test_added_tokens_of_whitespace_are_layout_and_not_control(tmp_path: Path) -
     assert tokenizer.text(ids) == "hello\n\nworld\n"
 
 
+def test_plain_text_is_not_merged_into_a_control_token(tmp_path: Path) -> None:
+    tokenizer = Tokenizer(make_folder(tmp_path, "byte-level", [AddedToken("he", special=True)]))
+    assert tokenizer.encode("he") == [tokenizer.controls["he"]]
+    assert tokenizer.controls["he"] not in tokenizer.encode_plain("he said hello")
+
+
 def test_a_special_token_known_by_name_alone_is_a_control_token(tmp_path: Path) -> None:
     folder = make_folder(tmp_path, "metaspace-first", [], eos_token={"content": "</s>"})
     tokenizer = Tokenizer(folder)

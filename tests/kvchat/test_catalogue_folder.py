@@ -72,10 +72,10 @@ def test_a_whole_folder_passes_in_one_file_or_in_shards(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda folder: shutil.rmtree(folder), "has no config.json"),
-        (lambda folder: (folder / "config.json").unlink(), "has no config.json"),
-        (lambda folder: (folder / "config.json").write_text("{"), "config.json is no JSON"),
-        (lambda folder: (folder / "config.json").write_text("[]"), "config.json does not hold a JSON object"),
+        (lambda folder: shutil.rmtree(folder), "config.json is missing: this is no model folder"),
+        (lambda folder: (folder / "config.json").unlink(), "config.json is missing: this is no model folder"),
+        (lambda folder: (folder / "config.json").write_text("{"), "config.json is damaged"),
+        (lambda folder: (folder / "config.json").write_text("{}"), "config.json: architecture None is not supported"),
         (lambda folder: (folder / "tokenizer.json").unlink(), "has no tokenizer.json"),
         (lambda folder: cut(folder / "tokenizer.json", 500), "tokenizer.json is no JSON"),
         (lambda folder: (folder / "model.safetensors").unlink(), "has no safetensors weights"),

@@ -66,7 +66,7 @@ def test_a_message_is_committed_before_the_engine_is_asked(store: Store) -> None
     stored_at_submission: list[tuple[str, str]] = []
 
     class Watching(ScriptedClient):
-        def submit(self, request):  # noqa: ANN001, ANN202
+        def submit(self, request):
             stored_at_submission.extend((message.role, message.status) for message in store.path(request.owner))
             return super().submit(request)
 
@@ -83,7 +83,10 @@ def test_a_request_carries_the_conversation(opened: Opened) -> None:
     controller.visible = True
     controller.send("Hello")
     request = client.requests["r1"]
-    assert [(message.role, message.text) for message in request.messages] == [("system", "Be brief."), ("user", "Hello")]
+    assert [(message.role, message.text) for message in request.messages] == [
+        ("system", "Be brief."),
+        ("user", "Hello"),
+    ]
     assert (request.owner, request.priority, request.sampling.temperature) == (conversation.id, 1, 0.2)
 
 

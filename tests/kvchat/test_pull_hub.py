@@ -253,7 +253,18 @@ def test_a_repository_without_usable_weights_is_refused_before_anything_is_downl
     assert hub.downloads() == [] and leftovers() == []
 
 
-def test_a_repository_that_is_damaged_itself_installs_nothing(hub: Hub) -> None:
-    hub.files["config.json"] = b"{"
-    assert hub.pull().stderr.startswith("owner/tiny/config.json is no JSON")
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (b"{", "owner/tiny/config.json is damaged"),
+        (b'{"architectures": ["MambaForCausalLM"]}', "owner/tiny/config.json: architecture 'MambaForCausalLM'"),
+    ],
+    ids=["damaged", "unsupported"],
+)
+def test_a_model_that_the_engine_cannot_load_is_refused_before_its_weights_come(
+    config: bytes, message: str, hub: Hub
+) -> None:
+    hub.files["config.json"] = config
+    assert hub.pull().stderr.startswith(message)
+    assert [name for name, _ in hub.downloads()] == ["config.json"]
     assert installed_names() == [] and leftovers() == []

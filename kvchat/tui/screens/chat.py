@@ -82,6 +82,8 @@ class ChatScreen(Screen[None]):
     def engine_changed(self, engine: EngineState, advice: str) -> None:
         """The engine has another state; `advice` is for the banner, empty when all is well."""
         self._engine = engine
+        if engine.state != "ready":
+            self._stats = EngineStats()
         self._banner.show(advice)
         self._status.show(engine)
         self._refresh_around()
@@ -283,6 +285,10 @@ class ChatScreen(Screen[None]):
     @property
     def active_pane(self) -> ChatPane:
         return self._panes[self.workspace.active.id]
+
+    def on_mouse_up(self) -> None:
+        """Wherever the user clicked, they go on writing."""
+        self.active_pane.focus_composer()
 
     # Common
 

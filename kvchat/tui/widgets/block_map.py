@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 
 from textual.content import Content
 from textual.widget import Widget
 
 from engine.api import BLOCK_CACHED, BLOCK_FREE, BLOCK_OWNED, BLOCK_SHARED, EngineStats
+from kvchat.tui.format import count
 from kvchat.tui.widgets.meters import quiet
 
 
@@ -43,13 +43,17 @@ def own_code(stats: EngineStats, owner: str) -> int | None:
 
 
 def draw(blocks: bytes, own_code: int | None, cells: int) -> tuple[list[Owner], int]:
-    """At most `cells` cells for all blocks, and how many blocks a cell stands for.
+    """At most `cells` cells, and how many blocks each stands for: a power of two, just enough to show every block that
+    is not free. What does not fit behind the last of those is free.
 
     A cell shows whose most of its blocks are, free ones aside: a nearly empty pool still shows who is there.
     """
-    per_cell = max(1, ceil(len(blocks) / max(1, cells)))
+    cells = max(1, cells)
+    per_cell = 1
+    while per_cell * cells < len(blocks.rstrip(bytes([BLOCK_FREE]))):
+        per_cell *= 2
     drawn = []
-    for start in range(0, len(blocks), per_cell):
+    for start in range(0, min(len(blocks), per_cell * cells), per_cell):
         counts = count_owners(blocks[start : start + per_cell], own_code)
         owner = max(OWNERS[:-1], key=counts.__getitem__)
         drawn.append(owner if counts[owner] else FREE)
@@ -76,6 +80,8 @@ class BlockMap(Widget):
             Content(" ").join(Content.styled(cell.glyph, cell.variable) for cell in drawn[start : start + columns])
             for start in range(0, len(drawn), columns)
         ]
-        if per_cell > 1:
-            lines.append(quiet(f"{per_cell} blocks a cell"))
+        shown, total = min(len(self._blocks), len(drawn) * per_cell), len(self._blocks)
+        if per_cell > 1 or shown < total:
+            scale = "1 block" if per_cell == 1 else f"{count(per_cell)} blocks"
+            lines.append(quiet(f"{scale} a cell, {count(shown)} of {count(total)}"))
         return Content("\n").join(lines)

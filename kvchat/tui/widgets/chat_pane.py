@@ -68,9 +68,11 @@ class ChatPane(Vertical):
     @on(Composer.Submitted)
     async def _send(self, event: Composer.Submitted) -> None:
         event.stop()
+        draft, self.controller.draft = self.controller.draft, ""
         try:
             self.controller.send(event.text)
         except StoreError as error:
+            self.controller.draft = draft
             self.notify(f"not sent: {error}", severity="error", markup=False)
             return
         await self.composer.clear()

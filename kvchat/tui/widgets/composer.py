@@ -89,10 +89,16 @@ class Editor(TextArea):
         else:
             self.post_message(self.Emptied())
 
+    def action_paste(self) -> None:
+        self._take(self.app.clipboard)
+
     def on_paste(self, event: Paste) -> None:
         event.prevent_default()
         event.stop()
-        text = typed(event.text)
+        self._take(event.text)
+
+    def _take(self, text: str) -> None:
+        text = typed(text)
         if text.count("\n") >= CHIP_LINES or len(text) > CHIP_CHARACTERS:
             self.post_message(self.Pasted(text))
         else:

@@ -91,13 +91,18 @@ def describe(reply: Reply) -> str:
         return "stopping…"
     if not reply.prompt_tokens:
         return "waiting for the engine…"
-    if reply.phase == "queued":
-        return f"queued: {reply.reason}" if reply.reason else "queued…"
-    if reply.phase == "prefill":
-        return f"reading {count(reply.computed_tokens)} / {count(reply.prompt_tokens)} tokens"
-    metrics = reply.metrics
-    written = tokens(len(reply.token_ids))
-    return f"{rate(metrics.tokens_per_s)} tok/s · {written}" if metrics and metrics.tokens_per_s else written
+    match reply.phase:
+        case "queued":
+            return f"queued: {printable(reply.reason)}" if reply.reason else "queued…"
+        case "prefill":
+            parts = [f"reading {count(reply.computed_tokens)} / {count(reply.prompt_tokens)} tokens"]
+        case "decode":
+            speed = reply.metrics.tokens_per_s if reply.metrics else None
+            parts = ([f"{rate(speed)} tok/s"] if speed else []) + [tokens(len(reply.token_ids))]
+    if reply.divergence:
+        at, why = count(reply.divergence.token_index), printable(reply.divergence.reason)
+        parts.append(f"read again from token {at}: {why}")
+    return " · ".join(parts)
 
 
 def foot(message: StoredMessage) -> Content:
@@ -109,8 +114,8 @@ def foot(message: StoredMessage) -> Content:
         parts.append(Content.styled(_ENDINGS["aborted"], "$text-warning"))
     elif message.finish_reason in _ENDINGS:
         parts.append(Content.styled(_ENDINGS[message.finish_reason], "$text-warning"))
-    if message.metrics and message.metrics.ttft_s is not None:
-        parts.append(Content(statistics(message.metrics)))
     if message.status in ("failed", "stopped"):
         parts.append(Content("F5 tries again"))
+    if message.metrics and message.metrics.ttft_s is not None:
+        parts.append(Content(statistics(message.metrics)))
     return Content(" · ").join(parts)

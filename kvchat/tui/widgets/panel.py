@@ -145,24 +145,20 @@ def _model(vitals: Vitals, width: int) -> Sequence[Content]:
 
 
 def _pool(vitals: Vitals, width: int) -> Sequence[Content]:
-    pool = vitals.stats.pool
-    used, total = (size(blocks * pool.block_bytes) for blocks in (pool.used, pool.total))
+    pool, owners = vitals.stats.pool, vitals.owners()
+    right = (width - 2) // 2
+
+    def legend(owner: Owner, width: int) -> Content:
+        label = row(owner.name, str(owners[owner]), width - 2)
+        return Content.assemble((f"{owner.glyph} ", owner.variable), label)
+
+    memory = Content.assemble("  ", row("pool", size(pool.total * pool.block_bytes), right - 2))
+    columns = (OWN, legend(SHARED, right)), (OTHER, legend(CACHED, right)), (FREE, memory)
     return [
         row("in use", f"{count(pool.used)} / {count(pool.total)}", width),
-        row("memory", f"{used} / {total}", width),
         _pool_bar(vitals, width),
-        _legend(vitals, OWN, SHARED, width),
-        _legend(vitals, OTHER, CACHED, width),
+        *(Content("  ").join([legend(owner, width - right - 2), beside]) for owner, beside in columns),
     ]
-
-
-def _legend(vitals: Vitals, left: Owner, right: Owner, width: int) -> Content:
-    owners, column = vitals.owners(), (width - 2) // 2
-    items = (
-        Content.assemble((f"{owner.glyph} ", owner.variable), row(owner.name, str(owners[owner]), space - 2))
-        for owner, space in ((left, width - column - 2), (right, column))
-    )
-    return Content("  ").join(items)
 
 
 def _pool_bar(vitals: Vitals, width: int) -> Content:

@@ -22,7 +22,7 @@ BADGES: dict[Badge, tuple[str, str]] = {
     "queued": ("○", "$foreground-muted"),
     "busy": ("●", "$accent"),
     "unread": ("◆", "$primary"),
-    "failed": ("✕", "$error"),
+    "failed": ("!", "$error"),
 }
 
 

@@ -15,6 +15,8 @@ from kvchat.personas import load_personas
 from kvchat.store import Store
 from kvchat.tui.app import KvChatApp
 
+DEFAULTS = Config()
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
@@ -28,7 +30,7 @@ def open_chat(store: Store) -> Open:
 
     @asynccontextmanager
     async def open_chat(
-        size: tuple[int, int] = (120, 36), config: Config = Config(), store: Store = store, ready: bool = True
+        size: tuple[int, int] = (120, 36), config: Config = DEFAULTS, store: Store = store, ready: bool = True
     ) -> AsyncIterator[Chat]:
         client = ScriptedClient()
         app = KvChatApp(config, store, client, load_personas())

@@ -1,0 +1,169 @@
+"""Writing messages."""
+
+from __future__ import annotations
+
+import pytest
+from chat_driver import Chat, Open
+
+from kvchat.store import Store
+from kvchat.tui.widgets.composer import Chip, Editor
+
+LOG = "\n".join(f"line {number}" for number in range(300))
+
+
+def sent(chat: Chat) -> list[str]:
+    return [request.messages[-1].text for request in chat.client.requests.values()]
+
+
+def editor(chat: Chat) -> Editor:
+    return chat.app.chat.active_pane.composer.editor
+
+
+async def test_enter_sends_and_ctrl_j_begins_a_new_line(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        await chat.press("a", "ctrl+j", "b", "shift+enter", "c", "enter")
+        await chat.until(lambda: sent(chat) == ["a\nb\nc"])
+        assert editor(chat).text == ""
+
+
+@pytest.mark.parametrize("text", ["", "  \n "])
+async def test_nothing_is_sent_when_nothing_was_written(open_chat: Open, text: str) -> None:
+    async with open_chat() as chat:
+        editor(chat).insert(text)
+        await chat.press("enter")
+        await chat.pilot.pause()
+        assert not chat.client.requests
+
+
+async def test_the_composer_grows_with_its_lines(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        assert editor(chat).size.height == 1
+        await chat.press("a", *["ctrl+j"] * 3)
+        await chat.until(lambda: editor(chat).size.height == 4)
+        await chat.press(*["ctrl+j"] * 20)
+        await chat.until(lambda: editor(chat).size.height == 10)
+
+
+async def test_escape_stops_the_reply_and_keeps_what_arrived(open_chat: Open, store: Store) -> None:
+    async with open_chat() as chat:
+        request = await chat.send("Hello")
+        chat.client.accept(request)
+        chat.client.say(request, "Once upon a time")
+        await chat.shows("Once upon a time", "esc Stop")
+        await chat.press("escape")
+        await chat.shows("stopping…")
+        chat.client.finish(request, "aborted")
+        await chat.shows("Once upon a time", "stopped", "F5 tries again")
+        await chat.shows_not("esc Stop")
+        assert store.path(chat.tab.id)[-1].text == "Once upon a time"
+
+
+async def test_a_message_written_while_a_reply_runs_waits_visibly(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        request = await chat.send("First")
+        chat.client.accept(request)
+        chat.client.say(request, "text")
+        await chat.type("Second")
+        await chat.press("enter")
+        await chat.shows("Second", "queued · sent after this reply")
+        chat.client.finish(request)
+        await chat.until(lambda: sent(chat) == ["First", "Second"])
+        await chat.shows_not("queued · sent")
+
+
+async def test_up_in_an_empty_composer_takes_back_the_queued_message(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        await chat.send("First")
+        await chat.type("Second")
+        await chat.press("enter")
+        await chat.shows("queued · sent")
+        await chat.press("up")
+        await chat.until(lambda: editor(chat).text == "Second")
+        await chat.shows_not("queued · sent")
+
+
+async def test_up_in_an_empty_composer_recalls_the_last_message(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        chat.client.reply(await chat.send("Hello again"), "Hi")
+        await chat.press("up")
+        await chat.until(lambda: editor(chat).text == "Hello again")
+
+
+async def test_queued_messages_come_back_to_the_composer_when_the_reply_fails(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        request = await chat.send("First")
+        await chat.type("Second")
+        await chat.press("enter")
+        chat.client.refuse(request, "longer than the context: 9,000 tokens, 8,192 fit")
+        await chat.shows("failed: longer than the context: 9,000 tokens, 8,192 fit")
+        await chat.until(lambda: editor(chat).text == "Second")
+
+
+async def test_a_large_paste_becomes_a_chip_and_is_sent_in_full(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        await chat.type("What is wrong?")
+        await chat.paste(LOG)
+        await chat.shows("pasted · 300 lines")
+        assert "line 299" not in chat.text
+        await chat.press("enter")
+        await chat.until(lambda: sent(chat) == [f"What is wrong?\n\n{LOG}"])
+        await chat.shows_not("pasted ·")
+
+
+async def test_a_small_paste_is_text_without_control_characters(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        await chat.paste("a\r\nb\x1b[31m")
+        await chat.until(lambda: editor(chat).text == "a\nb[31m")
+
+
+async def test_backspace_in_an_empty_composer_removes_the_last_chip(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        await chat.paste(LOG)
+        await chat.paste("x" * 3000)
+        await chat.shows("pasted · 300 lines", "pasted · 3,000 characters")
+        await chat.press("backspace")
+        await chat.shows_not("3,000 characters")
+        assert "300 lines" in chat.text
+
+
+async def test_a_chip_can_be_clicked_back_into_text(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        await chat.paste(LOG)
+        await chat.shows("pasted · 300 lines")
+        await chat.pilot.click(Chip, offset=(2, 0))
+        await chat.until(lambda: editor(chat).text == LOG)
+        await chat.shows_not("pasted ·")
+
+
+async def test_a_click_anywhere_leaves_the_composer_ready(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        chat.client.reply(await chat.send("Hello"), "Hi")
+        await chat.shows("tok/s")
+        await chat.pilot.click("Transcript")
+        await chat.type("more")
+        await chat.until(lambda: editor(chat).text == "more")
+
+
+async def test_every_tab_has_its_own_draft(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        await chat.type("first draft")
+        await chat.press("ctrl+t")
+        await chat.type("second draft")
+        await chat.press("alt+1")
+        await chat.shows("first draft")
+        assert "second draft" not in chat.text
+
+
+async def test_a_draft_is_saved_while_it_is_written(open_chat: Open, store: Store) -> None:
+    async with open_chat() as chat:
+        await chat.type("unfinished")
+        await chat.until(lambda: store.open_tabs()[0].draft == "unfinished")
+
+
+async def test_a_message_that_cannot_be_stored_stays_in_the_composer(open_chat: Open, store: Store) -> None:
+    async with open_chat() as chat:
+        store.delete_conversation(chat.tab.id)
+        await chat.type("Hello")
+        await chat.press("enter")
+        await chat.shows("not sent:")
+        assert editor(chat).text == "Hello"

@@ -1,0 +1,125 @@
+"""The live panel."""
+
+from __future__ import annotations
+
+import pytest
+from chat_driver import Open
+from scripted_client import metrics, stats
+
+from engine.api import BLOCK_CACHED, BLOCK_FREE, BLOCK_OWNED, BLOCK_SHARED, Progress
+from kvchat.config import Config, UiConfig
+from kvchat.tui.widgets.block_map import CACHED, FREE, OTHER, OWN, SHARED, count_owners, draw, own_code
+from kvchat.tui.widgets.meters import bar, row, sparkline
+
+BLOCKS = bytes([BLOCK_SHARED] * 2 + [BLOCK_OWNED] * 3 + [BLOCK_OWNED + 1] * 4 + [BLOCK_CACHED] + [BLOCK_FREE] * 6)
+
+
+async def test_the_panel_shows_reply_engine_model_and_pool(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        request = await chat.send("Hello")
+        chat.client.accept(request)
+        chat.client.say(request, "one two three")
+        chat.client.emit(
+            Progress(request, "decode", 412, metrics(3)),
+            stats([(chat.tab.id, 70), ("somebody else", 40)], shared=22, cached=120, waiting=1),
+        )
+        await chat.shows("182 ms", "24.1 ms", "384 of 412", "83.0", "2 · 1 waiting", "87 %", "132 / 512")
+        await chat.shows("this tab   70", "other      40", "shared    22", "cached   120")
+        await chat.shows("smollm2-135m-instruct", "bfloat16 · kv bfloat16 · cpu", "/ 8,192", "Assistant")
+
+
+async def test_the_map_is_coloured_from_the_view_of_the_tab_that_is_shown(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        first = chat.tab.id
+        await chat.send("Hello")
+        await chat.press("ctrl+t")
+        chat.client.emit(stats([(first, 60)]))
+        await chat.shows("other      60", "this tab    0")
+        await chat.press("alt+1")
+        await chat.shows("other       0", "this tab   60")
+
+
+async def test_f3_shows_the_panel_in_full_in_two_lines_and_not_at_all(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        await chat.shows("This tab")
+        await chat.press("f3")
+        await chat.shows("0 / 512 blocks")
+        await chat.shows_not("This tab")
+        await chat.press("f3")
+        await chat.shows_not("512 blocks")
+        await chat.press("f3")
+        await chat.shows("This tab")
+
+
+async def test_the_panel_starts_as_the_settings_say(open_chat: Open) -> None:
+    async with open_chat(config=Config(ui=UiConfig(panel="compact"))) as chat:
+        await chat.shows("0 / 512 blocks")
+
+
+async def test_the_panel_hides_itself_where_there_is_no_space(open_chat: Open) -> None:
+    async with open_chat(size=(80, 24)) as chat:
+        assert "This tab" not in chat.text
+        await chat.pilot.resize_terminal(120, 36)
+        await chat.shows("This tab")
+
+
+async def test_an_engine_that_became_idle_has_no_speed(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        chat.client.emit(stats([("a", 5)]))
+        await chat.shows("41.5")
+        chat.client.emit(stats())
+        await chat.shows_not("41.5")
+
+
+def test_every_block_has_one_owner() -> None:
+    assert count_owners(BLOCKS, BLOCK_OWNED) == {SHARED: 2, OWN: 3, OTHER: 4, CACHED: 1, FREE: 6}
+    assert count_owners(BLOCKS, None) == {SHARED: 2, OWN: 0, OTHER: 7, CACHED: 1, FREE: 6}
+
+
+def test_the_owner_is_found_by_the_id_of_the_conversation() -> None:
+    snapshot = stats([("a", 1), ("b", 1)])
+    assert own_code(snapshot, "b") == BLOCK_OWNED + 1
+    assert own_code(snapshot, "c") is None
+
+
+def test_a_map_with_space_draws_a_cell_for_each_block() -> None:
+    drawn, per_cell = draw(BLOCKS, BLOCK_OWNED, cells=100)
+    assert (drawn, per_cell) == ([SHARED] * 2 + [OWN] * 3 + [OTHER] * 4 + [CACHED] + [FREE] * 6, 1)
+
+
+@pytest.mark.parametrize("cells", [1, 2, 3, 5, 8, 15])
+def test_a_map_is_scaled_down_to_its_space(cells: int) -> None:
+    drawn, per_cell = draw(BLOCKS, BLOCK_OWNED, cells)
+    assert len(drawn) <= cells
+    assert not BLOCKS[len(drawn) * per_cell :].strip(bytes([BLOCK_FREE])), "only free blocks are left out"
+
+
+def test_a_cell_shows_who_is_there_even_if_most_of_it_is_free() -> None:
+    assert draw(bytes([BLOCK_FREE] * 7 + [BLOCK_CACHED]), None, cells=1) == ([CACHED], 8)
+
+
+def test_the_map_of_a_large_pool_begins_with_its_used_part() -> None:
+    blocks = bytes([BLOCK_OWNED] * 20).ljust(10_000, bytes([BLOCK_FREE]))
+    assert draw(blocks, BLOCK_OWNED, cells=16) == ([OWN] * 10 + [FREE] * 6, 2)
+
+
+def test_no_pool_yet_draws_nothing() -> None:
+    assert draw(b"", None, cells=10) == ([], 1)
+
+
+def test_a_sparkline_is_scaled_to_its_largest_value() -> None:
+    assert sparkline([0, 5, 10, 20], 4) == "▁▃▅█"
+    assert sparkline([10], 3) == "▁▁█"
+    assert sparkline([], 3) == "▁▁▁"
+
+
+@pytest.mark.parametrize("parts", [[0, 0], [1, 0], [50, 50], [100, 0], [1, 99]])
+def test_a_bar_has_its_width_and_shows_every_part_that_is_there(parts: list[int]) -> None:
+    drawn = bar([(amount, f"style{index}") for index, amount in enumerate(parts)], 100, 10)
+    assert drawn.plain == "━" * 10
+    shown = [sum(span.end - span.start for span in drawn.spans if span.style == f"style{i}") for i in range(2)]
+    assert [bool(cells) for cells in shown] == [bool(amount) for amount in parts]
+
+
+def test_a_row_fills_its_width() -> None:
+    assert row("ttft", "182 ms", 14).plain == "ttft    182 ms"
