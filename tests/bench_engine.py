@@ -84,7 +84,10 @@ def main(name: str) -> None:
         "kvchat, 4 conversations, 128 tokens": lambda seed: decode_step(engine, 4, 128, seed),
         "kvchat, 1 conversation, 4096 tokens": lambda seed: decode_step(engine, 1, 4096, seed),
         "kvchat, TPOT as reported, 128 tokens": lambda seed: tpot(engine, 128, seed),
-    } | {f"{name}, 128 tokens": lambda seed, peer=peer: transformers_tpot(peer, 128, seed) for name, peer in peers.items()}
+    } | {
+        f"{name}, 128 tokens": lambda seed, peer=peer: transformers_tpot(peer, 128, seed)
+        for name, peer in peers.items()
+    }
     times: dict[str, list[float]] = {name: [] for name in measures}
     for round_number in range(ROUNDS + 1):
         for name, measure in measures.items():
@@ -101,9 +104,11 @@ def main(name: str) -> None:
     four = median(times["kvchat, 4 conversations, 128 tokens"])
     print(f"throughput of 4 conversations over 1: {4 * single / four:.2f}x")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(f"KV pool: cap {cap / MIB:.0f} MiB, {pool.total} blocks of {pool.block_bytes} bytes = "
-          f"{pool.total * pool.block_bytes / MIB:.1f} MiB; RSS {before / MIB:.0f} MiB before, "
-          f"{loaded / MIB:.0f} MiB loaded, peak {peak / MIB:.0f} MiB")
+    print(
+        f"KV pool: cap {cap / MIB:.0f} MiB, {pool.total} blocks of {pool.block_bytes} bytes = "
+        f"{pool.total * pool.block_bytes / MIB:.1f} MiB; RSS {before / MIB:.0f} MiB before, "
+        f"{loaded / MIB:.0f} MiB loaded, peak {peak / MIB:.0f} MiB"
+    )
 
 
 if __name__ == "__main__":
