@@ -5,6 +5,9 @@ PYTHON ?= python3
 MODEL := smollm2-135m-instruct
 BIN := .venv/bin
 
+# Tests share the cores: torch's threads must sleep where they wait, not spin.
+PYTEST := OMP_WAIT_POLICY=passive $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
+
 .PHONY: chat test
 
 chat: .venv/installed
@@ -16,7 +19,7 @@ test: .venv/test-installed
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(PYTEST)
 
 .venv/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

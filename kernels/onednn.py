@@ -28,4 +28,4 @@ class OneDNNKernels(ReferenceKernels):
         return torch.ops.mkldnn._reorder_linear_weight(weight), bias
 
     def linear(self, x: Tensor, packed: PackedLinear) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(x, *packed, "none", [], "")
+        return torch.ops.mkldnn._linear_pointwise.default(x, *packed, "none", [], "")

@@ -49,22 +49,23 @@ class ReferenceKernels:
         return plan_tiles(spans, block_size, group_size, window, self.dtype, self.device)
 
     def paged_attention(self, q: Tensor, layer: Tensor, plan: list[Tile]) -> Tensor:
-        outs = [self._attend_tile(q[tile.rows], layer, tile) for tile in plan]
-        return outs[0] if len(outs) == 1 else torch.cat(outs)
+        if len(plan) == 1:
+            return self._attend_tile(q, layer, plan[0])
+        return torch.cat([self._attend_tile(q[tile.rows], layer, tile) for tile in plan])
 
     def _attend_tile(self, q: Tensor, layer: Tensor, tile: Tile) -> Tensor:
         _, _, _, n_kv_head, head_dim = layer.shape
         # Gathered head by head: attention reads one dense matrix per head faster than strided rows of the cache,
         # even where blocks happen to be neighbours, and by more than the copy costs.
-        kv = layer.permute(0, 3, 1, 2, 4).index_select(2, tile.blocks).flatten(2, 3)
+        kv = layer.permute(0, 3, 1, 2, 4).index_select(2, tile.blocks)
         if tile.stale is not None:
-            kv.index_fill_(2, tile.stale, 0)
-        k, v = kv.unflatten(2, (tile.batch, -1))[:, :, :, tile.keys].to(q.dtype)
+            kv.flatten(2, 3).index_fill_(2, tile.stale, 0)
+        k, v = kv.view(2, n_kv_head, tile.batch, -1, head_dim)[:, :, :, tile.keys].to(q.dtype)
         # The G query heads of a key/value head are rows of one matrix, so that no key is repeated or read twice.
         grouped = q.view(tile.batch, -1, n_kv_head, q.shape[1] // n_kv_head, head_dim).permute(2, 0, 1, 3, 4)
-        out = self._attend(grouped.flatten(2, 3), k, v, tile.mask)
-        return out.unflatten(2, grouped.shape[2:4]).permute(1, 2, 0, 3, 4).reshape(q.shape[0], -1)
+        out = self._attend(grouped.flatten(2, 3), k, v, tile.mask).view(grouped.shape)
+        return out.permute(1, 2, 0, 3, 4).reshape(q.shape[0], -1)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """q [Hkv, B, T * G, D] over k, v [Hkv, B, S, D]; mask broadcasts to [B, T * G, S]."""
+        """q [Hkv, B, T * G, D] over k, v [Hkv, B, S, D]; mask broadcasts to [B, T * G, S]. Contiguous like q."""
         return F.scaled_dot_product_attention(q, k, v, mask)

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Literal
-
-import msgspec
 
 from engine.api import (
     Accepted,
-    Divergence,
     Event,
     Failed,
     Finished,
     FinishReason,
     GenerationRequest,
-    Message,
     Metrics,
-    Phase,
     Progress,
     TokenDelta,
 )
 from engine.client import EngineClient
+from kvchat.branch import Branch, Reply
 from kvchat.store import Conversation, Status, Store, StoredMessage, StoreError
 
 DRAFT_INTERVAL_S = 1.0
@@ -32,25 +27,6 @@ TITLE_LENGTH = 48
 Change = Literal["messages", "reply", "ended", "queue", "draft", "title", "trouble"]
 """What an observer should look at again: the list of messages; the running reply; a reply that just ended; the queued
 messages; the draft; the title; `trouble`."""
-
-
-@dataclass(slots=True)
-class Reply:
-    """The reply that is being generated: the last message of the conversation, not finished yet."""
-
-    message_id: int
-    request_id: str = ""
-    text: str = ""
-    token_ids: list[int] = field(default_factory=list)
-    phase: Phase = "queued"
-    reason: str = ""
-    """Why it waits."""
-    prompt_tokens: int = 0
-    """0 until the engine accepted the request."""
-    computed_tokens: int = 0
-    metrics: Metrics | None = None
-    divergence: Divergence | None = None
-    stopping: bool = False
 
 
 class ConversationController:
@@ -72,8 +48,6 @@ class ConversationController:
     ) -> None:
         """Open a stored conversation; `model` is the one that replies from now on. Raises StoreError."""
         self.conversation = conversation
-        self.messages = store.path(conversation.id)
-        """The branch that is shown, root first; while a reply runs its text is in `reply`, not here."""
         self.reply: Reply | None = None
         self.queued: list[str] = []
         """Messages written while a reply runs; the next one is sent when it ends."""
@@ -89,6 +63,7 @@ class ConversationController:
         self._client = client
         self._model = model
         self._pin_system = pin_system
+        self._branch = Branch(store, conversation.id, model)
         self._on_change = on_change
         self._clock = clock
         self._drafted_at = 0.0
@@ -100,6 +75,11 @@ class ConversationController:
     @property
     def title(self) -> str:
         return self.conversation.title
+
+    @property
+    def messages(self) -> list[StoredMessage]:
+        """Root first; while a reply runs its text is in `reply`, not here."""
+        return self._branch.messages
 
     @property
     def can_retry(self) -> bool:
@@ -114,7 +94,7 @@ class ConversationController:
         """Tokens of the context that this conversation fills."""
         if self.reply and self.reply.prompt_tokens:
             return self.reply.prompt_tokens + len(self.reply.token_ids)
-        return sum(len(self._token_ids(message)) for message in self.messages)
+        return self._branch.token_count
 
     @property
     def metrics(self) -> Metrics | None:
@@ -148,10 +128,10 @@ class ConversationController:
             self._queue_changed()
             return
         self._adopt_model()
-        self._append_user(text)
-        if self.conversation.auto_title and len(self.messages) == 1:
-            self._set_title(title_of(text), auto=True)
-        self._generate()
+        self._branch.append("user", text)
+        self._save(self._generate)
+        if self.conversation.auto_title and len(self.messages) <= 2:
+            self._save(lambda: self._set_title(title_of(text), auto=True))
 
     def stop(self) -> None:
         """End the running reply; what arrived stays."""
@@ -171,9 +151,7 @@ class ConversationController:
         if not self.can_retry:
             return
         self._adopt_model()
-        if self.messages[-1].role == "assistant":
-            self.messages.pop()
-        self._generate()
+        self._generate(replace_last=self.messages[-1].role == "assistant")
 
     def rename(self, title: str) -> None:
         """Give it the user's title; an empty one brings the automatic title back. Raises StoreError."""
@@ -202,7 +180,9 @@ class ConversationController:
             return
         match event:
             case Accepted():
-                self._accept(reply, event)
+                reply.prompt_tokens, reply.divergence = event.prompt_tokens, event.divergence
+                self._save(lambda: self._branch.accept(event))
+                self._changed("reply")
             case Progress():
                 reply.phase, reply.reason = event.phase, event.reason
                 reply.computed_tokens, reply.metrics = event.computed_tokens, event.metrics
@@ -229,20 +209,13 @@ class ConversationController:
         if self.conversation.model != self._model:
             self.conversation = self._store.update_conversation(self.id, model=self._model)
 
-    def _append_user(self, text: str) -> None:
-        parent_id = self.messages[-1].id if self.messages else None
-        self.messages.append(self._store.append_message(self.id, parent_id, "user", text))
-
-    def _generate(self) -> None:
+    def _generate(self, replace_last: bool = False) -> None:
         """Append the draft of a reply and ask the engine for it."""
-        context = self._context()
-        message = self._store.append_message(self.id, self.messages[-1].id, "assistant", "", status="streaming")
-        self.messages.append(message)
-        self.reply = Reply(message.id)
+        self.reply = Reply(self._branch.append("assistant", "", "streaming", replace_last).id)
         self._drafted_at = self._clock()
         self.reply.request_id = self._client.submit(
             GenerationRequest(
-                messages=context,
+                messages=self._branch.context(self.conversation.system_prompt),
                 sampling=self.conversation.sampling,
                 owner=self.id,
                 priority=int(self.visible),
@@ -251,47 +224,10 @@ class ConversationController:
         )
         self._changed("messages")
 
-    def _context(self) -> tuple[Message, ...]:
-        system = self.conversation.system_prompt
-        head = (Message("system", system),) if system else ()
-        return head + tuple(Message(each.role, each.text, self._token_ids(each)) for each in self.messages)
-
-    def _token_ids(self, message: StoredMessage) -> tuple[int, ...]:
-        """Ids mean nothing to another model's tokenizer."""
-        return message.token_ids if message.model == self._model else ()
-
-    def _accept(self, reply: Reply, event: Accepted) -> None:
-        """Give the new ids to the user's message, so that the ids along the path stay exactly what the engine was fed.
-
-        After a divergence it was fed the old ids up to `token_index` and the new ones from there, which cover the rest
-        of every message behind that point: those ids are cut away, and the last message carries all new ones.
-        """
-        reply.prompt_tokens, reply.divergence = event.prompt_tokens, event.divergence
-        if event.divergence:
-            self._cut_token_ids(event.divergence.token_index)
-        if event.new_token_ids:
-            asked = self.messages[-2]
-            self._set_token_ids(len(self.messages) - 2, self._token_ids(asked) + event.new_token_ids)
-        self._changed("reply")
-
-    def _cut_token_ids(self, length: int) -> None:
-        """Keep the first `length` ids of the path."""
-        for index, message in enumerate(self.messages):
-            token_ids = self._token_ids(message)
-            if len(token_ids) > length:
-                self._set_token_ids(index, token_ids[:length])
-            length = max(0, length - len(token_ids))
-
-    def _set_token_ids(self, index: int, token_ids: tuple[int, ...]) -> None:
-        message = self.messages[index]
-        if message.model == self._model:
-            self.messages[index] = msgspec.structs.replace(message, token_ids=token_ids)
-            self._save(lambda: self._store.update_message(message.id, token_ids=token_ids))
-
     def _draft_reply(self, reply: Reply) -> None:
         if self._clock() - self._drafted_at >= DRAFT_INTERVAL_S:
             self._drafted_at = self._clock()
-            self._save(lambda: self._store.update_message(reply.message_id, text=reply.text, token_ids=reply.token_ids))
+            self._save(lambda: self._branch.draft(reply))
 
     def _end(
         self,
@@ -302,17 +238,7 @@ class ConversationController:
         send_next: bool = True,
     ) -> None:
         self.reply = None
-        ended = msgspec.structs.replace(
-            self.messages[-1],
-            text=reply.text,
-            token_ids=tuple(reply.token_ids),
-            status=status,
-            finish_reason=finish_reason,
-            error=error,
-            metrics=reply.metrics,
-        )
-        self.messages[-1] = ended
-        self._save(lambda: self._store_reply(ended))
+        self._save(lambda: self._branch.end(reply, status, finish_reason, error))
         self.unread = not self.visible
         self._changed("ended")
         if not self.queued or not send_next:
@@ -338,18 +264,6 @@ class ConversationController:
     def _queue_changed(self) -> None:
         self.save_draft()
         self._changed("queue")
-
-    def _store_reply(self, message: StoredMessage) -> None:
-        self._store.update_message(
-            message.id,
-            text=message.text,
-            token_ids=message.token_ids,
-            status=message.status,
-            finish_reason=message.finish_reason,
-            error=message.error,
-        )
-        if message.metrics:
-            self._store.save_metrics(message.id, message.metrics)
 
     def _set_title(self, title: str, auto: bool) -> None:
         self.conversation = self._store.update_conversation(self.id, title=title, auto_title=auto)

@@ -9,7 +9,6 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 
 import psutil

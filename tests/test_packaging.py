@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import engine
+import kernels
+from kvchat import __version__
 
 
 def run_python(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_transformers_does_not_take_our_kernels_for_another_library() -> None:
-    code = "import kernels; from transformers.utils import is_kernels_available; print(is_kernels_available())"
-    assert run_python(code) == "False"
+def test_transformers_does_not_take_our_kernels_for_another_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As pip installs it: the metadata say that the importable `kernels` belongs to kvchat, in this version.
+    metadata = tmp_path / f"kvchat-{__version__}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: kvchat\nVersion: {__version__}\n")
+    (metadata / "RECORD").write_text("kernels/__init__.py,,\n")
+    (tmp_path / "kernels").symlink_to(Path(kernels.__file__).parent)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    code = """
+from importlib.metadata import packages_distributions
+from transformers.utils import is_kernels_available
+print(*packages_distributions()["kernels"], is_kernels_available())
+"""
+    assert run_python(code) == "kvchat False"
 
 
 def test_the_plain_data_and_the_process_client_come_without_torch() -> None:

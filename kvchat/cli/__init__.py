@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
-from kvchat.cli.program import main
+import sys
 
-__all__ = ["main"]
+INTERRUPTED = 130
+"""The shell's exit code for a program that Ctrl-C ended."""
+
+
+def main() -> None:
+    try:
+        from kvchat.cli.program import run
+
+        sys.exit(run(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

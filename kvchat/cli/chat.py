@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 import click
 
@@ -12,7 +11,7 @@ from kvchat.cli.options import Options
 
 def chat(options: Options) -> None:
     """Open the chat until the user leaves it. Raises click.UsageError when this is no terminal for it."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
+    if not (os.isatty(0) and os.isatty(1)) or os.environ.get("TERM", "dumb") == "dumb":
         raise click.UsageError("the chat needs a full terminal; ask a single question with: kvchat -p TEXT")
 
     from multiprocessing import resource_tracker

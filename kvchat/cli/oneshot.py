@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ import msgspec
 
 from engine.api import Event, Failed, Finished, GenerationRequest, Message, TokenDelta
 from engine.errors import EngineError
+from kvchat.cli import INTERRUPTED
 from kvchat.cli.options import Options
 from kvchat.cli.settings import Settings, resolve
 
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 def answer(prompt: str, options: Options, as_json: bool) -> None:
     """Stream the reply to stdout, or print one JSON object when it is complete."""
+    # There is nothing to clean up, and an exception would be lost where it interrupts the import of torch.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     question = _question(prompt)
     settings = resolve(options)
 

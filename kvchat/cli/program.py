@@ -1,6 +1,6 @@
 """The program from the shell's side: one line per error on stderr, and an exit code.
 
-0 fine, 1 failed, 2 used wrongly; 130 and 141 are the shell's numbers for Ctrl-C and for a reader that went away.
+0 fine, 1 failed, 2 used wrongly, 141 as the shell counts a reader that went away.
 """
 
 from __future__ import annotations
@@ -13,33 +13,38 @@ import click
 
 from kvchat.cli.root import root
 
-FAILED, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
-
-
-def main() -> None:
-    sys.exit(run(sys.argv[1:]))
+FAILED, USAGE, BROKEN_PIPE = 1, 2, 141
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. With --debug, an error is raised instead of explained."""
+    try:
+        code = _invoke(arguments)
+        print(end="", flush=True)
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        # Python flushes stdout once more at exit, which would fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return BROKEN_PIPE
+        return _complain(f"cannot write the output: {error.strerror}", FAILED)
+    return code
+
+
+def _invoke(arguments: Sequence[str]) -> int:
+    """Raises OSError without a file name when stdout takes no more."""
     debug = False
     try:
         with root.make_context("kvchat", list(arguments)) as context:
             debug = context.params["debug"]
             root.invoke(context)
-        sys.stdout.flush()
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.UsageError as error:
         return _complain(_misuse(error), USAGE)
-    except (KeyboardInterrupt, click.Abort):
-        return INTERRUPTED
-    except BrokenPipeError:
-        # Python flushes stdout once more at exit; there is nobody left to read it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
     except Exception as error:
-        if debug:
+        if debug or (isinstance(error, OSError) and error.filename is None):
             raise
         return _complain(_explain(error), FAILED)
     return 0
@@ -68,9 +73,10 @@ def _explain(error: Exception) -> str:
         return error.format_message()
     if isinstance(error, (EngineError, ConfigError, StoreError)):
         return str(error)
-    if isinstance(error, OSError) and error.filename is not None:
+    if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}"
-    return f"{type(error).__name__}: {error}; this is a bug, {_log_traceback()}"
+    summary = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {summary}; this is a bug, {_log_traceback()}"
 
 
 def _log_traceback() -> str:

@@ -11,19 +11,19 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.screen import Screen
 
-if TYPE_CHECKING:
-    from textual.command import Provider
-
 from engine.api import EngineState, EngineStats, Event
 from engine.client import EngineClient
 from kvchat.config import Config, ConfigError
 from kvchat.conversation import Change, ConversationController
 from kvchat.personas import Personas
 from kvchat.store import Store, StoreError
-from kvchat.tui import keys
+from kvchat.tui import clipboard, keys
 from kvchat.tui.screens.chat import ChatScreen
-from kvchat.tui.themes import shipped_themes
+from kvchat.tui.themes import block_colors, shipped_themes
 from kvchat.tui.workspace import Workspace
+
+if TYPE_CHECKING:
+    from textual.command import Provider
 
 
 class EngineEvents(Message):
@@ -34,6 +34,12 @@ class EngineEvents(Message):
         self.events = events
 
 
+def _commands() -> type[Provider]:
+    from kvchat.tui.commands import ChatCommands
+
+    return ChatCommands
+
+
 class KvChatApp(App[None]):
     """The chat over a store, an engine client and the personas. Who makes them also closes them."""
 
@@ -42,7 +48,7 @@ class KvChatApp(App[None]):
     BINDINGS = [*keys.PROGRAM]
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-low"), (24, "-tall")]
-    COMMANDS = {lambda: _commands()}
+    COMMANDS = {_commands}
     NOTIFICATION_TIMEOUT = 4
 
     def __init__(self, config: Config, store: Store, client: EngineClient, personas: Personas) -> None:
@@ -63,17 +69,22 @@ class KvChatApp(App[None]):
         self._can_restart = False
         self._advice = ""
         """What the banner says."""
+        self._asking = False
+        """The question whether to quit is on the screen."""
 
     def get_default_screen(self) -> Screen[None]:
         return self.chat
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """The block map's colours under a theme that has none."""
-        return shipped_themes()[0].variables
+        return block_colors(self.current_theme.dark)
 
     def get_key_display(self, binding: Binding) -> str:
         display = super().get_key_display(binding)
         return display.upper() if display[:1] == "f" and display[1:].isdigit() else display
+
+    def copy_to_clipboard(self, text: str) -> None:
+        super().copy_to_clipboard(text)
+        clipboard.copy(text)
 
     def on_mount(self) -> None:
         for warning in self.personas.warnings:
@@ -129,25 +140,25 @@ class KvChatApp(App[None]):
 
     async def action_quit(self) -> None:
         """Leave, and ask before replies are cut."""
-        self._quit()
+        count = self.workspace.running()
+        if not count:
+            self._leave()
+        elif not self._asking:
+            self._ask_to_leave("A reply is" if count == 1 else f"{count} replies are")
 
     @work
-    async def _quit(self) -> None:
-        if count := self.workspace.running():
-            from kvchat.tui.screens.confirm import ConfirmScreen
+    async def _ask_to_leave(self, what: str) -> None:
+        from kvchat.tui.screens.confirm import ConfirmScreen
 
-            what = "A reply is" if count == 1 else f"{count} replies are"
-            if not await self.push_screen_wait(ConfirmScreen(f"{what} still running. Stop and quit?", "Quit")):
-                return
+        self._asking = True
+        if await self.push_screen_wait(ConfirmScreen(f"{what} still running. Stop and quit?", "Quit")):
+            self._leave()
+        self._asking = False
+
+    def _leave(self) -> None:
         try:
             self.workspace.close_all()
         except StoreError as error:
             self.exit(return_code=1, message=str(error))
         else:
             self.exit()
-
-
-def _commands() -> type[Provider]:
-    from kvchat.tui.commands import ChatCommands
-
-    return ChatCommands

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
@@ -29,9 +30,16 @@ _BLOCKS = ("shared", "own", "other", "cached", "free")
 """Owners in the block map: each becomes a variable, `kv-shared` and so on."""
 
 
+@cache
 def shipped_themes() -> list[Theme]:
     """The themes that come with kvchat, by name."""
     return load_themes(resources.files("themes").iterdir())
+
+
+def block_colors(dark: bool) -> dict[str, str]:
+    """The block map's variables, for a theme that has none."""
+    theme = next(theme for theme in shipped_themes() if theme.dark == dark)
+    return {name: color for name, color in theme.variables.items() if name.startswith("kv-")}
 
 
 def load_themes(files: Iterable[Traversable]) -> list[Theme]:

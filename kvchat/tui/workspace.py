@@ -32,12 +32,9 @@ class Workspace:
         self._client = client
         self._personas = personas
         self._on_change = on_change
-        self._closed: list[str] = []
+        self._closed: list[Tab] = []
         saved = store.open_tabs()
-        for tab in saved:
-            controller = self._controller(tab.conversation_id)
-            controller.draft = tab.draft
-            self.tabs.append(controller)
+        self.tabs.extend(map(self._restored, saved))
         if not saved:
             self.tabs.append(self._fresh(self.default_persona))
         active = next((index for index, tab in enumerate(saved) if tab.active), 0)
@@ -77,28 +74,22 @@ class Workspace:
 
     def open_stored(self, conversation_id: str) -> ConversationController:
         """Open a conversation of the history, or find its tab. Raises StoreError."""
-        if tab := self.find(conversation_id):
-            return tab
-        tab = self._controller(conversation_id)
-        self.tabs.append(tab)
-        self.save()
-        return tab
+        return self._open(Tab(conversation_id))
 
     def reopen(self) -> ConversationController | None:
-        """Open the tab closed last again. Raises StoreError."""
-        return self.open_stored(self._closed.pop()) if self._closed else None
+        """Open the tab closed last again, with its draft. Raises StoreError."""
+        return self._open(self._closed.pop()) if self._closed else None
 
     def close(self, tab: ConversationController) -> ConversationController:
-        """Close a tab, stop its reply, and return the tab to show now. A conversation without messages is forgotten.
-        Raises StoreError."""
+        """Close a tab, stop its reply, and return the tab to show now. A conversation in which nothing was written is
+        forgotten. Raises StoreError."""
         index = self.tabs.index(tab)
         if len(self.tabs) == 1:
             self.tabs.append(self._fresh(self.default_persona))
         self.tabs.remove(tab)
         tab.close()
-        if tab.messages:
-            self._closed.append(tab.id)
-        self._forget_if_empty(tab)
+        if not self._forget_if_empty(tab):
+            self._closed.append(Tab(tab.id, draft=tab.unsent))
         if tab is self.active:
             self.activate(self.tabs[min(index, len(self.tabs) - 1)])
         self.save()
@@ -130,9 +121,11 @@ class Workspace:
     def _persona(self, conversation: Conversation) -> Persona | None:
         return next((each for each in self._personas.all if each.name == conversation.persona), None)
 
-    def _forget_if_empty(self, tab: ConversationController) -> None:
-        if not tab.messages:
+    def _forget_if_empty(self, tab: ConversationController) -> bool:
+        empty = not (tab.messages or tab.unsent)
+        if empty:
             self._store.delete_conversation(tab.id)
+        return empty
 
     def _fresh(self, persona: Persona) -> ConversationController:
         conversation = self._store.create_conversation(
@@ -142,6 +135,19 @@ class Workspace:
             sampling=persona.sampling_params(self._config.sampling),
         )
         return self._controller(conversation.id)
+
+    def _open(self, saved: Tab) -> ConversationController:
+        tab = self.find(saved.conversation_id)
+        if tab is None:
+            tab = self._restored(saved)
+            self.tabs.append(tab)
+            self.save()
+        return tab
+
+    def _restored(self, tab: Tab) -> ConversationController:
+        controller = self._controller(tab.conversation_id)
+        controller.draft = tab.draft
+        return controller
 
     def _controller(self, conversation_id: str) -> ConversationController:
         conversation = self._store.conversation(conversation_id)

@@ -23,9 +23,10 @@ class Terminal:
     def __init__(self, command: Sequence[str], columns: int = 140, lines: int = 40) -> None:
         self._screen = pyte.Screen(columns, lines)
         self._stream = pyte.ByteStream(self._screen)
-        # The environment is given: readline, where it is loaded, puts another LINES and COLUMNS behind Python's back.
+        # readline, where something loads it, exports a size of its own, behind the back of os.environ in this process.
+        environment = {name: value for name, value in os.environ.items() if name not in ("LINES", "COLUMNS")}
         self._child = pexpect.spawn(
-            command[0], list(command[1:]), env=dict(os.environ), dimensions=(lines, columns), timeout=None
+            command[0], list(command[1:]), env=environment, dimensions=(lines, columns), timeout=None
         )
 
     def __enter__(self) -> Self:

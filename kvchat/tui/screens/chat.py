@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets import ContentSwitcher, Footer, Markdown
+from textual.widgets import ContentSwitcher, Footer
 
 from engine.api import EngineState, EngineStats
 from kvchat.conversation import Change, ConversationController
@@ -19,14 +19,17 @@ from kvchat.personas import Persona, Personas
 from kvchat.store import StoreError
 from kvchat.tui import keys
 from kvchat.tui.format import printable
+from kvchat.tui.monitor import Monitor
 from kvchat.tui.widgets.chat_pane import ChatPane
-from kvchat.tui.widgets.panel import Panel, PanelMode, PanelStrip, Vitals
+from kvchat.tui.widgets.panel import Panel, PanelMode, PanelStrip
 from kvchat.tui.widgets.status import Banner, Status
 from kvchat.tui.widgets.tab_bar import Badge, TabBar, TabView
 from kvchat.tui.workspace import Workspace
 
+if TYPE_CHECKING:
+    from textual.widgets import Markdown
+
 PANEL_REFRESH_S = 0.25
-SPEED_SAMPLES = 120
 _PANEL_MODES: tuple[PanelMode, ...] = ("full", "compact", "off")
 
 
@@ -41,9 +44,7 @@ class ChatScreen(Screen[None]):
         self.workspace = workspace
         self._personas = personas
         self._panel_mode = panel
-        self._engine = EngineState("loading")
-        self._stats = EngineStats()
-        self._speeds: deque[float] = deque(maxlen=SPEED_SAMPLES)
+        self._monitor = Monitor()
         self._panel_timer: Timer | None = None
         self._bound: tuple[object, ...] = ()
         self._tab_bar = TabBar()
@@ -81,16 +82,14 @@ class ChatScreen(Screen[None]):
 
     def engine_changed(self, engine: EngineState, advice: str) -> None:
         """The engine has another state; `advice` is for the banner, empty when all is well."""
-        self._engine = engine
-        if engine.state != "ready":
-            self._stats = EngineStats()
+        self._monitor.engine_changed(engine)
         self._banner.show(advice)
         self._status.show(engine)
         self._refresh_around()
 
     def stats_changed(self, stats: EngineStats) -> None:
         """There is a new snapshot of the engine."""
-        self._stats = stats
+        self._monitor.stats_changed(stats)
         self._refresh_panel()
 
     # Drawing
@@ -131,18 +130,7 @@ class ChatScreen(Screen[None]):
     def _draw_panel(self) -> None:
         self._panel_timer = None
         tab = self.workspace.active
-        if self._stats.running:
-            self._speeds.append(self._stats.tokens_per_s)
-        persona = self.workspace.persona_of(tab)
-        vitals = Vitals(
-            stats=self._stats,
-            model=self._engine.model,
-            conversation_id=tab.id,
-            persona=persona.title or persona.name if persona else tab.conversation.persona,
-            metrics=tab.metrics,
-            context_tokens=tab.context_tokens,
-            speeds=list(self._speeds),
-        )
+        vitals = self._monitor.vitals(tab, self.workspace.persona_of(tab))
         for panel in self._panels:
             if panel.display:
                 panel.show(vitals)
@@ -183,6 +171,8 @@ class ChatScreen(Screen[None]):
     async def _close_tab(self, tab: ConversationController) -> None:
         if tab.reply and not await self._confirm("A reply is still running here. Stop it and close the tab?", "Close"):
             return
+        if self.workspace.find(tab.id) is None:
+            return  # closed while it was asked about
         with self._complaining():
             self.workspace.close(tab)
         await self._show_active()
@@ -244,9 +234,8 @@ class ChatScreen(Screen[None]):
             self.app.copy_to_clipboard(text)
             self.notify("Reply copied", timeout=2)
 
-    @on(Markdown.LinkClicked)
     @work
-    async def _open_link(self, event: Markdown.LinkClicked) -> None:
+    async def on_markdown_link_clicked(self, event: Markdown.LinkClicked) -> None:
         href = event.href
         if not href.startswith(("http://", "https://", "mailto:")):
             self.notify(f"not a web address: {printable(href)}", severity="warning", markup=False)

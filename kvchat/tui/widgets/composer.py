@@ -33,7 +33,7 @@ class Chip(Static):
             self.keep_text = keep_text
 
     def __init__(self, text: str) -> None:
-        lines = text.count("\n") + 1
+        lines = text.rstrip("\n").count("\n") + 1
         label = f" pasted · {count(lines)} lines" if lines > 1 else f" pasted · {count(len(text))} characters"
         super().__init__(Content.assemble(label, (self.CROSS, "$foreground-muted")))
         self.text = text

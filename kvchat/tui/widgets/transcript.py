@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual import on
 from textual.containers import VerticalScroll
 from textual.events import Show
@@ -9,11 +11,15 @@ from textual.message import Message
 from textual.widgets import Static
 
 from kvchat.conversation import ConversationController
+from kvchat.store import StoredMessage
 from kvchat.tui.format import count
-from kvchat.tui.widgets.message import AssistantMessage, UserMessage
+from kvchat.tui.widgets.user_message import UserMessage
+
+if TYPE_CHECKING:
+    from kvchat.tui.widgets.reply import AssistantMessage
 
 REFRESH_S = 0.1
-PAGE = 20
+PAGE = 10
 """Messages mounted at a time; older ones are mounted when they are asked for."""
 
 
@@ -48,6 +54,8 @@ class Transcript(VerticalScroll, can_focus=False):
         """Index of the first mounted message."""
         self._mounted: dict[int, UserMessage | AssistantMessage] = {}
         """By message id, in the order of the conversation."""
+        self._replies: dict[int, AssistantMessage] = {}
+        """Those of them that are replies."""
         self._queued: list[UserMessage] = []
         self._follows = True
         self._stale = True
@@ -80,8 +88,7 @@ class Transcript(VerticalScroll, can_focus=False):
         await self._show_queue()
         reply = self.controller.reply
         for message in self.controller.messages[self._first :]:
-            widget = self._mounted[message.id]
-            if isinstance(widget, AssistantMessage):
+            if widget := self._replies.get(message.id):
                 if reply and reply.message_id == message.id:
                     await widget.show_reply(reply)
                 else:
@@ -102,15 +109,23 @@ class Transcript(VerticalScroll, can_focus=False):
         messages = self.controller.messages[self._first :]
         shown = {message.id for message in messages}
         for gone in self._mounted.keys() - shown:
+            self._replies.pop(gone, None)
             await self._mounted.pop(gone).remove()
         missing = [message for message in messages if message.id not in self._mounted]
         older = bool(self._mounted) and bool(missing) and missing[0] is messages[0]
-        widgets = [UserMessage(each.text) if each.role == "user" else AssistantMessage() for each in missing]
-        before = next(iter(self._mounted.values())) if older else (self._queued[0] if self._queued else None)
-        await self.mount_all(widgets, before=before)
-        added = dict(zip((message.id for message in missing), widgets, strict=True))
+        before = next(iter(self._mounted.values())) if older else next(iter(self._queued), None)
+        added = {message.id: self._widget(message) for message in missing}
+        await self.mount_all(added.values(), before=before)
         self._mounted = added | self._mounted if older else self._mounted | added
         await self._show_earlier_count()
+
+    def _widget(self, message: StoredMessage) -> UserMessage | AssistantMessage:
+        if message.role == "user":
+            return UserMessage(message.text)
+        from kvchat.tui.widgets.reply import AssistantMessage  # brings Markdown, which the first paint does without
+
+        self._replies[message.id] = AssistantMessage()
+        return self._replies[message.id]
 
     async def _show_earlier_count(self) -> None:
         [*found] = self.query(Earlier)

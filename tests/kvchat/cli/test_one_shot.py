@@ -51,6 +51,14 @@ def test_a_reader_that_goes_away_ends_it_quietly(home: Path) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_behind_stdout_is_one_line(home: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([sys.executable, "-m", "kvchat", "personas"], stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 1
+    assert "No space left" in only_line(done.stderr)
+
+
 @pytest.mark.model
 def test_the_json_object_and_the_stream_tell_the_same(run_kvchat, installed_model: str) -> None:
     flags = ("-p", "Say hello.", "--temperature", "0", "--max-tokens", "16")

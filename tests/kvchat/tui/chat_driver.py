@@ -39,7 +39,7 @@ class Chat:
         deadline = monotonic() + PATIENCE_S
         while not condition():
             assert monotonic() < deadline, f"never came true; on the screen:\n{self.text}"
-            await self.pilot.pause(0.01)
+            await self.pilot.pause(0.03)
 
     async def shows(self, *texts: str) -> None:
         await self.until(lambda: all(text in self.text for text in texts))

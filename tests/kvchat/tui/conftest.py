@@ -13,6 +13,7 @@ from scripted_client import ScriptedClient
 from kvchat.config import Config
 from kvchat.personas import load_personas
 from kvchat.store import Store
+from kvchat.tui import clipboard
 from kvchat.tui.app import KvChatApp
 
 DEFAULTS = Config()
@@ -25,12 +26,13 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def open_chat(store: Store) -> Open:
-    """Opens the application: `async with open_chat() as chat`."""
+def open_chat(store: Store, monkeypatch: pytest.MonkeyPatch) -> Open:
+    """Opens the application: `async with open_chat() as chat`. What it copies stays out of the desktop's clipboard."""
+    monkeypatch.setattr(clipboard, "_PROGRAMS", ())
 
     @asynccontextmanager
     async def open_chat(
-        size: tuple[int, int] = (120, 36), config: Config = DEFAULTS, store: Store = store, ready: bool = True
+        size: tuple[int, int] = (80, 24), config: Config = DEFAULTS, store: Store = store, ready: bool = True
     ) -> AsyncIterator[Chat]:
         client = ScriptedClient()
         app = KvChatApp(config, store, client, load_personas())

@@ -15,7 +15,7 @@ from kvchat.tui import keys
 
 
 async def test_a_persona_is_picked_with_a_look_at_its_prompt(open_chat: Open) -> None:
-    async with open_chat() as chat:
+    async with open_chat(size=(120, 36)) as chat:
         await chat.press("ctrl+n")
         await chat.shows("New conversation with", "Assistant", "Coder", "Tutor")
         await chat.press("down")
@@ -112,7 +112,7 @@ async def test_quitting_asks_only_while_a_reply_runs(open_chat: Open, store: Sto
         request = await chat.send("Hello")
         chat.client.accept(request)
         chat.client.say(request, "half")
-        await chat.press("ctrl+q")
+        await chat.press("ctrl+q", "ctrl+q")
         await chat.shows("A reply is still running")
         await chat.press("escape")
         await chat.shows_not("A reply is still running")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from chat_driver import Open
 
+WIDE = (120, 24)
+
 
 async def test_the_interface_is_usable_while_the_model_loads(open_chat: Open) -> None:
-    async with open_chat(ready=False) as chat:
+    async with open_chat(size=WIDE, ready=False) as chat:
         chat.client.loading("reading weights 45 %")
         await chat.shows("reading weights 45 %")
         request = await chat.send("Hello")
@@ -17,7 +19,7 @@ async def test_the_interface_is_usable_while_the_model_loads(open_chat: Open) ->
 
 
 async def test_a_dead_engine_is_announced_and_started_again(open_chat: Open) -> None:
-    async with open_chat() as chat:
+    async with open_chat(size=WIDE) as chat:
         request = await chat.send("Hello")
         chat.client.accept(request)
         chat.client.say(request, "Once upon")
@@ -37,7 +39,7 @@ async def test_a_dead_engine_is_announced_and_started_again(open_chat: Open) -> 
 
 
 async def test_an_engine_that_dies_before_it_is_ready_is_not_started_forever(open_chat: Open) -> None:
-    async with open_chat(ready=False) as chat:
+    async with open_chat(size=WIDE, ready=False) as chat:
         chat.client.die()
         await chat.shows("before it was ready", "F9 tries again")
         assert chat.client.starts == 1
@@ -47,7 +49,7 @@ async def test_an_engine_that_dies_before_it_is_ready_is_not_started_forever(ope
 
 
 async def test_a_model_that_cannot_be_loaded_says_what_to_do(open_chat: Open) -> None:
-    async with open_chat(ready=False) as chat:
+    async with open_chat(size=WIDE, ready=False) as chat:
         await chat.send("Hello")
         chat.client.fail("no model.safetensors: run kvchat pull smollm2-135m-instruct")
         await chat.shows("No engine: no model.safetensors", "F9 tries again", "no engine", "failed:")
@@ -59,7 +61,7 @@ async def test_a_model_that_cannot_be_loaded_says_what_to_do(open_chat: Open) ->
 
 
 async def test_restarting_is_offered_only_when_there_is_no_engine(open_chat: Open) -> None:
-    async with open_chat() as chat:
+    async with open_chat(size=WIDE) as chat:
         await chat.press("f9")
         assert chat.client.starts == 1
         chat.client.fail("broken")

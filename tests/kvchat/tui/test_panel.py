@@ -11,11 +11,12 @@ from kvchat.config import Config, UiConfig
 from kvchat.tui.widgets.block_map import CACHED, FREE, OTHER, OWN, SHARED, count_owners, draw, own_code
 from kvchat.tui.widgets.meters import bar, row, sparkline
 
+LARGE = (120, 36)
 BLOCKS = bytes([BLOCK_SHARED] * 2 + [BLOCK_OWNED] * 3 + [BLOCK_OWNED + 1] * 4 + [BLOCK_CACHED] + [BLOCK_FREE] * 6)
 
 
 async def test_the_panel_shows_reply_engine_model_and_pool(open_chat: Open) -> None:
-    async with open_chat() as chat:
+    async with open_chat(size=LARGE) as chat:
         request = await chat.send("Hello")
         chat.client.accept(request)
         chat.client.say(request, "one two three")
@@ -29,7 +30,7 @@ async def test_the_panel_shows_reply_engine_model_and_pool(open_chat: Open) -> N
 
 
 async def test_the_map_is_coloured_from_the_view_of_the_tab_that_is_shown(open_chat: Open) -> None:
-    async with open_chat() as chat:
+    async with open_chat(size=LARGE) as chat:
         first = chat.tab.id
         await chat.send("Hello")
         await chat.press("ctrl+t")
@@ -40,7 +41,7 @@ async def test_the_map_is_coloured_from_the_view_of_the_tab_that_is_shown(open_c
 
 
 async def test_f3_shows_the_panel_in_full_in_two_lines_and_not_at_all(open_chat: Open) -> None:
-    async with open_chat() as chat:
+    async with open_chat(size=LARGE) as chat:
         await chat.shows("This tab")
         await chat.press("f3")
         await chat.shows("0 / 512 blocks")
@@ -52,7 +53,7 @@ async def test_f3_shows_the_panel_in_full_in_two_lines_and_not_at_all(open_chat:
 
 
 async def test_the_panel_starts_as_the_settings_say(open_chat: Open) -> None:
-    async with open_chat(config=Config(ui=UiConfig(panel="compact"))) as chat:
+    async with open_chat(size=LARGE, config=Config(ui=UiConfig(panel="compact"))) as chat:
         await chat.shows("0 / 512 blocks")
 
 
@@ -64,7 +65,7 @@ async def test_the_panel_hides_itself_where_there_is_no_space(open_chat: Open) -
 
 
 async def test_an_engine_that_became_idle_has_no_speed(open_chat: Open) -> None:
-    async with open_chat() as chat:
+    async with open_chat(size=LARGE) as chat:
         chat.client.emit(stats([("a", 5)]))
         await chat.shows("41.5")
         chat.client.emit(stats())

@@ -44,7 +44,7 @@ async def test_a_paste_in_a_draft_comes_back_as_a_chip(open_chat: Open) -> None:
         await chat.press("ctrl+q")
         await chat.until(lambda: not chat.app.is_running)
     async with open_chat() as chat:
-        await chat.shows("look", "pasted · 101 lines")
+        await chat.shows("look", "pasted · 100 lines")
 
 
 async def test_after_a_crash_the_reply_so_far_is_there_and_can_be_repeated(tmp_path: Path, open_chat: Open) -> None:
@@ -88,6 +88,14 @@ async def test_every_size_and_theme_can_chat(open_chat: Open, size: tuple[int, i
     async with open_chat(size=size, config=Config(ui=UiConfig(theme=theme))) as chat:
         chat.client.reply(await chat.send("Hello"), "Hi there")
         await chat.shows("Hi there", "Write a message")
+
+
+@pytest.mark.parametrize("theme", ["nord", "textual-light", "ansi-dark"])
+async def test_themes_of_textual_work_too(open_chat: Open, theme: str) -> None:
+    async with open_chat(size=(120, 36)) as chat:
+        chat.app.theme = theme
+        chat.client.reply(await chat.send("Hello"), "Hi there\n\n```python\nprint(1)\n```")
+        await chat.shows("Hi there", "print(1)", "KV blocks")
 
 
 async def test_no_color_is_respected(open_chat: Open, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,6 +154,17 @@ async def test_a_closed_tab_can_be_opened_again(open_chat: Open) -> None:
         await chat.until(lambda: titles(chat) == [""])
         await chat.app.chat.action_reopen_tab()
         await chat.shows("first")
+        await chat.app.chat.open_stored(chat.tab.id)
+        assert titles(chat) == ["", "one"]
+
+
+async def test_a_closed_tab_comes_back_with_its_draft(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        await chat.type("unsent")
+        await chat.press("ctrl+w")
+        await chat.until(lambda: chat.tab.draft == "")
+        await chat.app.chat.action_reopen_tab()
+        await chat.shows("unsent")
 
 
 async def test_a_tab_is_renamed(open_chat: Open, store: Store) -> None:

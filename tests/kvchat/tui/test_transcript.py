@@ -6,7 +6,7 @@ from chat_driver import Chat, Open
 
 from engine.api import Divergence
 from kvchat.store import Store, Tab
-from kvchat.tui.widgets.message import AssistantMessage
+from kvchat.tui.widgets.reply import AssistantMessage
 
 LONG = "\n\n".join(f"Paragraph {number} of a long reply." for number in range(60))
 
@@ -123,7 +123,7 @@ async def test_a_short_conversation_begins_at_the_top(open_chat: Open) -> None:
 
 
 async def test_resizing_to_a_tiny_terminal_while_streaming(open_chat: Open) -> None:
-    async with open_chat() as chat:
+    async with open_chat(size=(120, 36)) as chat:
         request = await chat.send("Hello")
         chat.client.accept(request)
         chat.client.say(request, LONG)
@@ -158,13 +158,9 @@ async def test_old_messages_are_mounted_when_they_are_wanted(open_chat: Open, st
     store.save_tabs([Tab(conversation.id, active=True)])
     async with open_chat() as chat:
         await chat.shows("message 49")
-        await chat.until(lambda: len(chat.app.query(AssistantMessage)) == 10)
-        await chat.press("ctrl+home")
-        await chat.until(lambda: len(chat.app.query(AssistantMessage)) == 20)
-        await chat.shows("message 30")
-        await chat.press("ctrl+home")
-        await chat.until(lambda: len(chat.app.query(AssistantMessage)) == 25)
-        await chat.press("ctrl+home")
+        for replies in (5, 10, 15, 20, 25):
+            await chat.until(lambda: len(chat.app.query(AssistantMessage)) == replies)  # noqa: B023
+            await chat.press("ctrl+home")
         await chat.shows("message 0")
 
 

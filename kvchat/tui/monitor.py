@@ -1,0 +1,43 @@
+"""What is known of the engine at a moment, gathered for the panel."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from engine.api import EngineState, EngineStats
+from kvchat.conversation import ConversationController
+from kvchat.personas import Persona
+from kvchat.tui.widgets.panel import Vitals
+
+SPEED_SAMPLES = 120
+
+
+class Monitor:
+    """Keeps the engine's last state and numbers, and how fast it was lately."""
+
+    def __init__(self) -> None:
+        self._engine = EngineState("loading")
+        self._stats = EngineStats()
+        self._speeds: deque[float] = deque(maxlen=SPEED_SAMPLES)
+
+    def engine_changed(self, engine: EngineState) -> None:
+        self._engine = engine
+        if engine.state != "ready":
+            self._stats = EngineStats()
+
+    def stats_changed(self, stats: EngineStats) -> None:
+        self._stats = stats
+
+    def vitals(self, tab: ConversationController, persona: Persona | None) -> Vitals:
+        """Everything about the engine and one conversation; each call takes a sample of the speed."""
+        if self._stats.running:
+            self._speeds.append(self._stats.tokens_per_s)
+        return Vitals(
+            stats=self._stats,
+            model=self._engine.model,
+            conversation_id=tab.id,
+            persona=persona.title or persona.name if persona else tab.conversation.persona,
+            metrics=tab.metrics,
+            context_tokens=tab.context_tokens,
+            speeds=list(self._speeds),
+        )
