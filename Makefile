@@ -22,8 +22,8 @@ test: .venv/test-installed
 	$(PYTEST)
 
 .venv/installed: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "kvchat needs Python 3.11 or later, $(PYTHON) is $$($(PYTHON) --version 2>&1): make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "$(PYTHON) is no Python 3.11 or later, which kvchat needs: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "$(PYTHON) has no venv module: install it (Debian, Ubuntu: the package python3-venv)" >&2; exit 1; }
 	@echo "Installing kvchat into .venv (torch is about 200 MB, this takes a few minutes once)"

@@ -60,6 +60,10 @@ class QueueClient(EngineClient):
     def _serve(self, commands: queue.SimpleQueue[loop.Command]) -> None:
         """Run one engine to its end, on the client's thread."""
 
+    @abstractmethod
+    def _end_engine(self) -> None:
+        """Make `_serve` return soon."""
+
     def submit(self, request: GenerationRequest) -> str:
         if not request.request_id:
             request = msgspec.structs.replace(request, request_id=uuid4().hex[:12])
@@ -75,8 +79,7 @@ class QueueClient(EngineClient):
     def close(self) -> None:
         if self._thread is not None:
             self._closing = True
-            with self._lock:
-                self._commands.put(loop.Close())
+            self._end_engine()
             self._thread.join()
             self._thread = None
 
@@ -102,3 +105,7 @@ class InProcessClient(QueueClient):
 
     def _serve(self, commands: queue.SimpleQueue[loop.Command]) -> None:
         loop.run(self._config, commands, self._deliver)
+
+    def _end_engine(self) -> None:
+        with self._lock:
+            self._commands.put(loop.Close())

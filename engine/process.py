@@ -44,6 +44,8 @@ class ProcessClient(QueueClient):
         process.start()
         theirs.close()
         self._process = process
+        if self._closing:
+            process.terminate()
         writer = threading.Thread(target=_write, args=(commands, connection), name="engine-writer", daemon=True)
         writer.start()
         decode = msgspec.msgpack.Decoder(list[Event]).decode
@@ -60,6 +62,10 @@ class ProcessClient(QueueClient):
         connection.close()
         if not (failed or self._closing):
             self._deliver([EngineState("died", _obituary(process.exitcode))])
+
+    def _end_engine(self) -> None:
+        if self._process is not None:
+            self._process.terminate()  # it has nothing to save, and may be loading for long
 
 
 def _write(commands: queue.SimpleQueue[loop.Command], connection: Connection) -> None:

@@ -83,6 +83,13 @@ def test_a_model_that_cannot_load_fails_what_waits_for_it(make_client: MakeClien
     assert isinstance(failed, Failed) and "no-such-model" in failed.error
 
 
+def test_closing_while_the_model_loads(make_client: MakeClient, collector: Collector) -> None:
+    client = make_client()
+    client.start(collector)
+    collector.until(state("loading"))
+    client.close()
+
+
 def test_closing_twice_is_fine(make_client: MakeClient, collector: Collector) -> None:
     client = make_client()
     client.start(collector)
