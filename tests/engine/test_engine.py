@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_lowercase
 
+import psutil
 import pytest
+import torch
 
 from engine.api import (
     BLOCK_CACHED,
@@ -310,3 +312,19 @@ def test_two_thousand_requests_through_a_tiny_pool_leak_nothing(tiny_model: Path
     stats = engine.stats()
     assert aborted > 20 and stats.preemptions > 20 and stats.hit_rate > 0.1
     assert (stats.running, stats.waiting, stats.pool.used) == (0, 0, 0)
+
+
+def test_the_pool_takes_its_cap_and_traffic_takes_no_more(tiny_model: Path) -> None:
+    cap = 256 << 20
+    engine = make(tiny_model, kv_memory=cap)
+    traffic = Soak(engine, random.Random(2))
+    traffic.run(300)  # oneDNN keeps code for every shape it has met
+    resident = psutil.Process().memory_info
+    before = resident().rss
+    with torch.inference_mode():
+        for layer in engine._runner._cache.layers:
+            layer.zero_()  # the pool is allocated, and becomes resident as it is written
+    full = resident().rss
+    assert full - before == pytest.approx(cap, rel=0.1)
+    traffic.run(100)
+    assert resident().rss - full < 0.1 * cap
