@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -37,6 +38,7 @@ class EngineConfig(msgspec.Struct, frozen=True):
     """None: the cores this process may use."""
 
     def __post_init__(self) -> None:
+        cores = os.cpu_count() or 1
         checks = (
             ("kv_memory", self.kv_memory is None or self.kv_memory > 0, "above 0 bytes"),
             ("block_size", 1 <= self.block_size <= 256, "between 1 and 256 tokens"),
@@ -48,7 +50,11 @@ class EngineConfig(msgspec.Struct, frozen=True):
             ),
             ("context_length", self.context_length is None or self.context_length >= 2, "2 or more"),
             ("pin_fraction", 0 <= self.pin_fraction <= 0.9, "between 0 and 0.9"),
-            ("threads", self.threads is None or self.threads >= 1, "1 or more"),
+            (
+                "threads",
+                self.threads is None or 1 <= self.threads <= cores,
+                f"between 1 and {cores} here",
+            ),
         )
         for name, fine, expected in checks:
             if not fine:
