@@ -9,6 +9,7 @@ import queue
 import signal
 import sys
 import threading
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -30,6 +31,9 @@ class ProcessClient(QueueClient):
         super().__init__(config)
         self._log_path = log_path
         self._process: multiprocessing.process.BaseProcess | None = None
+        # The first spawn starts multiprocessing's tracker with the descriptor of stderr: now, while there is one. A
+        # terminal UI replaces sys.stderr with something that has none.
+        resource_tracker.ensure_running()
 
     @property
     def pid(self) -> int | None:
@@ -41,8 +45,13 @@ class ProcessClient(QueueClient):
         process = context.Process(
             target=_main, args=(self._config, theirs, self._log_path), name="kvchat-engine", daemon=True
         )
-        process.start()
-        theirs.close()
+        try:
+            process.start()
+        except OSError as error:
+            self._deliver([EngineState("failed", f"the engine process cannot be started: {error}")])
+            return
+        finally:
+            theirs.close()
         self._process = process
         if self._closing:
             process.terminate()

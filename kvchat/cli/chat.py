@@ -14,8 +14,6 @@ def chat(options: Options) -> None:
     if not (os.isatty(0) and os.isatty(1)) or os.environ.get("TERM", "dumb") == "dumb":
         raise click.UsageError("the chat needs a full terminal; ask a single question with: kvchat -p TEXT")
 
-    from multiprocessing import resource_tracker
-
     from engine.process import ProcessClient
     from kvchat import paths
     from kvchat.cli.logfile import log_to_file
@@ -25,7 +23,6 @@ def chat(options: Options) -> None:
 
     settings = resolve(options)
     log_to_file()
-    resource_tracker.ensure_running()  # spawning starts it with the descriptor of stderr, which the app takes away
     with Store.open() as store:
         client = ProcessClient(settings.config.engine, paths.log_dir() / "engine.log")
         app = KvChatApp(settings.config, store, client, settings.personas)
@@ -33,5 +30,7 @@ def chat(options: Options) -> None:
             app.run()
         finally:
             client.close()
+    if app.crash:
+        raise app.crash
     if app.return_code:
         raise click.exceptions.Exit(app.return_code)

@@ -23,6 +23,7 @@ def command(model: str) -> None:
     NAME is one that kvchat models lists, OWNER/REPO a repository of the Hugging Face Hub, PATH a model folder or a GGUF
     file. A model that is installed already is left as it is.
     """
+    from engine.locate import models_dir
     from kvchat.catalogue.pull import pull
 
     on_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
@@ -31,7 +32,7 @@ def command(model: str) -> None:
         folder = pull(model, display.show)
     finally:
         display.end()
-    print(f"{model} is in {folder}")
+    print(f"{folder.relative_to(models_dir()).as_posix()} is installed in {folder}")
 
 
 class _Bar:

@@ -138,6 +138,15 @@ class KvChatApp(App[None]):
         if self.chat.is_running:
             self.chat.conversation_changed(tab, change)
 
+    @property
+    def crash(self) -> Exception | None:
+        """The error that ended the application, if one did."""
+        return self._exception
+
+    def _fatal_error(self) -> None:
+        """Leave without Textual's traceback: whoever ran the application reports `crash`."""
+        self._close_messages_no_wait()
+
     async def action_quit(self) -> None:
         """Leave, and ask before replies are cut."""
         count = self.workspace.running()

@@ -54,6 +54,21 @@ def test_a_dumb_terminal_is_pointed_to_the_one_shot(start_chat: StartChat, monke
         assert chat.text.strip() == "kvchat: the chat needs a full terminal; ask a single question with: kvchat -p TEXT"
 
 
+def test_a_bug_is_one_line_and_its_traceback_is_in_the_log(monkeypatch: pytest.MonkeyPatch, model_folder: Path) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    script = (
+        "import sys, engine.process as process, kvchat.cli as cli\n"
+        "process.ProcessClient.start = lambda *arguments: 1 / 0\n"
+        f"sys.argv = ['kvchat', '--model', {str(model_folder)!r}]\n"
+        "cli.main()\n"
+    )
+    with Terminal([sys.executable, "-c", script]) as chat:
+        assert chat.wait_for_end() == 1
+        assert "kvchat: ZeroDivisionError: division by zero; this is a bug, the details are in" in chat.text
+        assert "Traceback" not in chat.text
+    assert "Traceback" in (paths.log_dir() / "kvchat.log").read_text()
+
+
 @pytest.mark.model
 def test_the_chat_fits_a_terminal_of_40_by_10(start_chat: StartChat, model_folder: Path) -> None:
     with start_chat("--model", str(model_folder), columns=40, lines=10) as chat:

@@ -118,3 +118,17 @@ def test_an_error_nobody_expected_is_one_line_and_its_traceback_is_logged(
 
     with pytest.raises(ZeroDivisionError):
         run(["--debug", "personas"])
+
+
+@pytest.mark.model
+def test_a_pulled_folder_is_listed_under_the_name_that_pull_says(
+    model_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["pull", str(model_folder)]) == 0
+    output = capsys.readouterr()
+    name, _, rest = output.out.partition(" ")
+    assert rest == f"is installed in {paths.models_dir() / name}\n"
+    assert "copying: 100 %" in output.err
+
+    assert run(["models"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[0] == name
