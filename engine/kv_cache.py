@@ -66,7 +66,8 @@ def default_cap(device: torch.device) -> int:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return free // 4
-    return min(min(psutil.virtual_memory().available, _cgroup_room()) // 4, CPU_DEFAULT_CAP)
+    free = min(psutil.virtual_memory().available, _cgroup_room())
+    return min(free // 4, CPU_DEFAULT_CAP)
 
 
 def _cgroup_room(group: Path = Path("/sys/fs/cgroup")) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 import torch
 from torch import Tensor
 
@@ -113,15 +114,23 @@ class ModelRunner:
             spans.append(Span(len(ids), end, table))
             last_rows[index] = len(token_ids) - 1
         logit_rows = [last_rows[index] for index, chunk in enumerate(chunks) if chunk.wants_logits]
-        return Step(*map(self._tensor, (token_ids, positions, slots)), spans, self._tensor(logit_rows))
+        return Step(
+            token_ids=self._tensor(token_ids),
+            positions=self._tensor(positions),
+            slots=self._tensor(slots),
+            spans=spans,
+            logit_rows=self._tensor(logit_rows),
+        )
 
     def _tensor(self, values: list[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self._device)
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on: its affinity, and a container's quota."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Physical cores that this process may run on, by its affinity and a container's quota."""
+    cores = psutil.cpu_count(logical=False) or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = min(cores, len(os.sched_getaffinity(0)))
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
     except FileNotFoundError:

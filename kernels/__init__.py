@@ -1,7 +1,4 @@
-"""The numerical kernels of the engine, behind one contract (`kernels.contract`).
-
-    kernels = select(torch.device("cpu"), torch.bfloat16)
-"""
+"""The numerical kernels of the engine, behind one contract (`kernels.contract`); `select` picks an implementation."""
 
 from __future__ import annotations
 

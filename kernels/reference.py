@@ -43,9 +43,7 @@ class ReferenceKernels:
     def kv_write(self, kv: Tensor, layer: Tensor, slots: Tensor) -> None:
         layer.flatten(1, 2).index_copy_(1, slots, kv.transpose(0, 1).to(layer.dtype))
 
-    def plan_attention(
-        self, spans: Sequence[Span], block_size: int, group_size: int, window: int | None
-    ) -> list[Tile]:
+    def plan_attention(self, spans: Sequence[Span], block_size: int, group_size: int, window: int | None) -> list[Tile]:
         return plan_tiles(spans, block_size, group_size, window, self.dtype, self.device)
 
     def paged_attention(self, q: Tensor, layer: Tensor, plan: list[Tile]) -> Tensor:

@@ -39,7 +39,7 @@ class Tile:
 class _Reach(NamedTuple):
     """What some queries of one sequence see: rows [first, last) of these blocks."""
 
-    blocks: Sequence[int]
+    blocks: list[int]
     first: int
     last: int
 
@@ -58,7 +58,7 @@ def plan_tiles(
         """Keys that the queries at positions [begin, end) see."""
         oldest = 0 if window is None else max(0, begin + 1 - window)
         skipped = oldest // block_size
-        blocks = span.block_table[skipped : -(-end // block_size)]
+        blocks = list(span.block_table[skipped : -(-end // block_size)])
         return _Reach(blocks, oldest - skipped * block_size, end - skipped * block_size)
 
     prefills = [span for span in spans if span.rows > 1]
@@ -132,9 +132,7 @@ def _decode_tile(
     return tile
 
 
-def _causal_mask(
-    rows: int, keys: int, window: int | None, dtype: torch.dtype, device: torch.device
-) -> Tensor:
+def _causal_mask(rows: int, keys: int, window: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
     """[rows, keys] for the last `rows` of `keys` tokens."""
     key = torch.arange(keys, device=device)
     query = torch.arange(keys - rows, keys, device=device).unsqueeze(1)

@@ -44,8 +44,7 @@ class Decoder:
         cos_sin = self._rope.cos_sin(step.positions, weights.embedding.dtype)
         block_size, group_size = cache[0].shape[2], config.n_head // config.n_kv_head
         plans = {
-            window: kernels.plan_attention(step.spans, block_size, group_size, window)
-            for window in set(config.windows)
+            window: kernels.plan_attention(step.spans, block_size, group_size, window) for window in set(config.windows)
         }
         hidden = F.embedding(step.token_ids, weights.embedding)
         x = kernels.rms_norm(hidden, weights.layers[0].attention_norm, config.norm_eps)

@@ -80,8 +80,17 @@ def test_ragged_decodes_from_one_token_to_many_blocks() -> None:
     check([(1, length) for length in (1, 2, 15, 16, 17, 100, 129, 700, 900)])
 
 
-def test_a_prefill_longer_than_a_tile_behind_a_long_prefix() -> None:
-    check([(300, 750)], group=2, n_kv_head=1, head_dim=32)
+def test_more_decodes_than_one_call_takes() -> None:
+    check([(1, 500 + extra) for extra in range(17)], group=1, n_kv_head=1, head_dim=32)
+
+
+def test_spans_come_in_any_order() -> None:
+    check([(4, 9), (1, 700), (1, 3), (20, 61), (1, 80), (2, 2), (1, 1)])
+
+
+@pytest.mark.parametrize("window", [None, 200])
+def test_a_prefill_longer_than_a_tile_behind_a_long_prefix(window: int | None) -> None:
+    check([(300, 750), (513, 513)], group=2, n_kv_head=1, head_dim=32, window=window)
 
 
 @pytest.mark.parametrize("window", [1, 7, 16, 50, 1000])

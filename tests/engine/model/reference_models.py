@@ -58,6 +58,7 @@ KINDS: dict[str, PretrainedConfig] = {
     ),
     "sliding window": MistralConfig(**SIZE, sliding_window=24),
     "qwen2": Qwen2Config(**SIZE),
+    "window on some layers": Qwen2Config(**SIZE, use_sliding_window=True, sliding_window=9, max_window_layers=1),
     "qwen3": Qwen3Config(**SIZE, head_dim=16),
 }
 
