@@ -1,5 +1,6 @@
 # make chat: install kvchat into .venv, fetch the default model, open the chat.
 # make test: install the test extra into the same .venv, run every check.
+# make bench, make screenshots: measure the engine, renew the pictures in docs; both want the default model.
 
 PYTHON ?= python3
 MODEL := smollm2-135m-instruct
@@ -8,7 +9,7 @@ BIN := .venv/bin
 # Tests share the cores: torch's threads must sleep where they wait, not spin.
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: chat test
+.PHONY: chat test bench screenshots
 
 chat: .venv/installed
 	@$(BIN)/kvchat pull $(MODEL)
@@ -20,6 +21,12 @@ test: .venv/test-installed
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/mypy
 	$(PYTEST)
+
+bench: .venv/test-installed
+	$(BIN)/python tests/bench_engine.py $(MODEL)
+
+screenshots: .venv/test-installed
+	$(BIN)/python docs/make_screenshots.py
 
 .venv/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \

@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 from engine import ProcessClient
 from engine.locate import model_folder
 from kvchat.config import Config, load_config
+from kvchat.conversation import ConversationController
 from kvchat.personas import load_personas
 from kvchat.store import Store
 from kvchat.tui.app import KvChatApp
@@ -28,6 +29,11 @@ async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
             await pilot.pause(0.05)
 
 
+def wrote(tab: ConversationController, count: int) -> bool:
+    """Whether the running reply has that many tokens, or has ended before."""
+    return tab.reply is None or len(tab.reply.token_ids) >= count
+
+
 async def ask(pilot: Pilot[None], app: KvChatApp, text: str) -> None:
     app.chat.active_pane.composer.editor.insert(text)
     await pilot.press("enter")
@@ -35,7 +41,7 @@ async def ask(pilot: Pilot[None], app: KvChatApp, text: str) -> None:
 
 def save(app: KvChatApp, name: str) -> None:
     (FOLDER / f"{name}.svg").write_text(app.export_screenshot(title="kvchat"))
-    print(f"{name}.svg")
+    print(f"{name}.svg", flush=True)
 
 
 async def session(config: Config, root: Path) -> None:
@@ -45,7 +51,7 @@ async def session(config: Config, root: Path) -> None:
         app = KvChatApp(config, store, client, load_personas(root))
         try:
             async with app.run_test(size=(120, 36)) as pilot:
-                await until(pilot, lambda: app.chat._engine.state == "ready")
+                await until(pilot, lambda: app._engine.state == "ready")
                 tutor = app.personas.named("tutor")
                 await app.chat.open_tab(tutor)
                 first = app.workspace.active
@@ -53,15 +59,15 @@ async def session(config: Config, root: Path) -> None:
                 await until(pilot, lambda: not first.reply)
                 await app.chat.open_tab(tutor)
                 second = app.workspace.active
-                await ask(pilot, app, "Explain in a short list why leaves are green.")
-                await until(pilot, lambda: second.reply and len(second.reply.token_ids) > 20)
+                await ask(pilot, app, "Explain in detail, as a numbered list, how a plant turns light into sugar.")
+                await until(pilot, lambda: wrote(second, 10))
                 await pilot.press("alt+2")
-                await ask(pilot, app, "And is 51 one of them?")
-                await until(pilot, lambda: first.reply and len(first.reply.token_ids) > 30)
+                await ask(pilot, app, "Now explain step by step how to find out whether 51 is prime.")
+                await until(pilot, lambda: wrote(first, 25))
                 await pilot.pause(0.4)
                 save(app, "two-tabs")
                 await until(pilot, lambda: not first.reply and not second.reply)
-                await app.chat.action_pick_persona()
+                await pilot.press("ctrl+n")
                 await until(pilot, lambda: app.screen is not app.chat)
                 await pilot.pause(0.3)
                 save(app, "personas")
