@@ -49,7 +49,7 @@ class ModelRunner:
         report = on_progress or (lambda text, fraction: None)
         torch.set_num_threads(config.threads or usable_cores())
         device = _device(config.device)
-        dtype = _native_dtype(device) if config.dtype == "auto" else getattr(torch, config.dtype)
+        dtype = native_dtype(device) if config.dtype == "auto" else getattr(torch, config.dtype)
         kv_dtype = dtype if config.kv_dtype == "auto" else getattr(torch, config.kv_dtype)
 
         self.config = ModelConfig.read(folder)
@@ -152,7 +152,7 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _native_dtype(device: torch.device) -> torch.dtype:
+def native_dtype(device: torch.device) -> torch.dtype:
     """bfloat16 where the device computes in it natively, else float32."""
     if device.type == "cuda":
         native = torch.cuda.is_bf16_supported(including_emulation=False)

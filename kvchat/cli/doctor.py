@@ -55,12 +55,12 @@ def _torch(_: Options) -> Iterator[Finding]:
     except (ImportError, OSError) as error:
         yield Finding("fail", "torch", f"cannot be imported ({error}); install kvchat again in a fresh environment")
         return
-    from engine.runner import usable_cores
+    from engine.runner import native_dtype, usable_cores
 
     yield Finding("ok", "torch", f"{torch.__version__} in {Path(torch.__file__).parent}")
     isa = torch.backends.cpu.get_cpu_capability()
     yield Finding("ok", "cpu", f"{usable_cores()} of {os.cpu_count()} cores usable, {isa}")
-    native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    native = native_dtype(torch.device("cpu")) == torch.bfloat16
     yield Finding(
         "ok", "bfloat16", "native on this CPU" if native else "not native on this CPU: it computes in float32"
     )
