@@ -163,6 +163,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
     request_id: str
     error: str
+    refused: bool = False
+    """It can never run as it is: trying again does not help."""
 
 
 class PoolStats(msgspec.Struct, frozen=True):

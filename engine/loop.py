@@ -72,7 +72,7 @@ def _serve(engine: Engine, commands: queue.SimpleQueue[Command], emit: Emit) -> 
                     try:
                         engine.submit(request, at)
                     except InvalidRequest as error:
-                        frame.append(Failed(request.request_id, str(error)))
+                        frame.append(Failed(request.request_id, str(error), refused=True))
         if engine.has_work:
             frame += engine.step()
         if engine.stats() is not sent_stats:
