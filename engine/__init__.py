@@ -80,9 +80,9 @@ _HOME = {
 """Where a name lives, if not in engine.api."""
 
 
-# OpenMP's threads wait for each other some 200 times a step. GNU's spin for milliseconds before they sleep, so where another
-# process wants a core too a step takes 10 times as long; never spinning makes an idle machine 1.5 times slower. This is
-# some 10 us of spinning, near the best in both. OpenMP reads it when torch loads it.
+# OpenMP's threads wait for each other some 200 times a step. GNU's spin for milliseconds before they sleep, so where
+# another process wants a core too, a step takes 10 times as long; never spinning makes an idle machine 1.5 times
+# slower. This is some 10 us of spinning, near the best in both. OpenMP reads it when torch loads it.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
