@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
+import os
+import re
 from pathlib import Path
 
 from platformdirs import user_data_path
 
 from engine.errors import ModelError
+
+REPAIR = "delete the model's folder and `kvchat pull` it again"
+"""What to do about a damaged model."""
+
+HUB_REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+"""OWNER/REPO: under such a name anything may be pulled."""
 
 
 def models_dir() -> Path:
@@ -26,7 +33,7 @@ def installed_names() -> list[str]:
 def model_folder(name_or_path: str | Path) -> Path:
     """The folder of a model given by the path of a folder with config.json or by its name in the models folder.
 
-    Raises ModelError when there is no such folder, naming the installed models that are spelled alike.
+    Raises ModelError when there is no such folder, naming what is installed.
     """
     name = str(name_or_path)
     path = Path(name).expanduser()
@@ -37,10 +44,20 @@ def model_folder(name_or_path: str | Path) -> Path:
         raise ModelError(f"model {path} {what}; give the folder of a model, or a name that `kvchat models` lists")
     if name in installed_names():
         return models_dir() / name
-    if name and (models_dir() / name).is_dir():
-        raise ModelError(f"model {name!r} is damaged: it has no config.json; run `kvchat pull {name}` again")
-    alike = difflib.get_close_matches(name, installed_names(), n=3, cutoff=0.5)
-    hint = f" (installed and spelled alike: {', '.join(alike)})" if alike else ""
-    raise ModelError(
-        f"unknown model {name!r}{hint}; run `kvchat pull {name}` to install it" if name else "no model given"
-    )
+    if not name:
+        raise ModelError("no model given; `kvchat models` lists what there is")
+    if (models_dir() / name).is_dir():
+        require_readable(models_dir() / name)
+        raise ModelError(f"model {name!r} is damaged: it has no config.json; {REPAIR}")
+    if HUB_REPOSITORY.fullmatch(name):
+        raise ModelError(f"the model {name} is not installed; run: kvchat pull {name}")
+    installed = f"installed: {', '.join(installed_names())}" if installed_names() else "none is installed"
+    raise ModelError(f"unknown model {name!r} ({installed}); `kvchat models` shows what can be pulled")
+
+
+def require_readable(folder: Path) -> None:
+    """Raises ModelError when a folder cannot be listed."""
+    try:
+        os.listdir(folder)
+    except OSError as error:
+        raise ModelError(f"{folder} cannot be read: {error.strerror}") from None

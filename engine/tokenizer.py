@@ -17,6 +17,7 @@ import msgspec
 import tokenizers
 
 from engine.errors import ModelError
+from engine.locate import REPAIR
 
 SPACE = "▁"
 """How SentencePiece vocabularies write a space."""
@@ -85,7 +86,7 @@ class Tokenizer:
     def __init__(self, folder: Path) -> None:
         path, config_path = folder / "tokenizer.json", folder / "tokenizer_config.json"
         if not path.is_file():
-            raise ModelError(f"{folder} has no tokenizer.json; pull the model again")
+            raise ModelError(f"{folder} has no tokenizer.json; {REPAIR}")
         file = _read(path, _TokenizerFile)
         config = _read(config_path, dict[str, Any])
         self.special_tokens = _special_tokens(_read(folder / "special_tokens_map.json", dict[str, Any]) | config)
@@ -223,12 +224,14 @@ _BYTES = _byte_alphabet()
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Any error on the way is damage of the file; the tokenizers library raises nothing more specific either."""
+    """Any other error on the way is damage of the file; the tokenizers library raises nothing more specific."""
     try:
         yield
+    except OSError as exc:
+        raise ModelError(f"{exc.filename or path} cannot be read: {exc.strerror or exc}") from exc
     except Exception as exc:
         reason = " ".join(f"{type(exc).__name__}: {exc}".split())
-        raise ModelError(f"{path} cannot be read ({reason}); pull the model again") from exc
+        raise ModelError(f"{path} is damaged ({reason}); {REPAIR}") from exc
 
 
 def _read(path: Path, kind: type[T]) -> T:

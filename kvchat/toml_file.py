@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import json
+import math
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from importlib.resources.abc import Traversable
 from typing import Any, Literal, NewType, TypeVar, get_args, get_origin
 
@@ -23,6 +26,9 @@ class ConfigError(Exception):
 
 Size = NewType("Size", int)
 """A number of bytes, written as an integer or like "512MiB" or "2 GB"."""
+
+MAX_INTEGER = (1 << 63) - 1
+"""The range that TOML promises."""
 
 _UNITS = {"": 1, "b": 1} | {
     prefix + unit: base**power for power, prefix in enumerate("kmgt", 1) for unit, base in (("b", 1000), ("ib", 1024))
@@ -45,7 +51,7 @@ class TomlFile:
         """Raises ConfigError when the file cannot be read or is not TOML in UTF-8."""
         self._path = path
         try:
-            raw = path.read_bytes()
+            raw = path.read_bytes().removeprefix(codecs.BOM_UTF8)
             self._text = raw.decode()
             self._data = tomli.loads(self._text)
         except OSError as error:
@@ -57,6 +63,8 @@ class TomlFile:
         except tomli.TOMLDecodeError as error:
             problem = error.msg[:1].lower() + error.msg[1:]
             raise ConfigError(f"{path}:{error.lineno}:{error.colno}: not valid TOML: {problem}") from error
+        except ValueError as error:  # Python's limit of digits
+            raise ConfigError(f"{path}: not valid TOML: it holds a number with thousands of digits") from error
 
     def table(self, name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
         """The values of one table, "" for the top of the file, empty when it is absent.
@@ -67,12 +75,16 @@ class TomlFile:
         values = {}
         for key, value in table.items():
             if key not in keys:
-                raise self._error(name, key, f"unknown{_suggestion(key, keys)}")
+                raise self.error(name, key, f"unknown{_suggestion(key, keys)}")
             try:
                 values[key] = parse_size(value) if keys[key] is Size else msgspec.convert(value, keys[key])
             except (msgspec.ValidationError, ValueError) as error:
                 problem = f"expected {_expected(keys[key])}, got {_describe(value)}"
-                raise self._error(name, key, problem) from error
+                raise self.error(name, key, problem) from error
+            if isinstance(values[key], int) and not -MAX_INTEGER <= values[key] <= MAX_INTEGER:
+                raise self.error(name, key, "is a number of more than 64 bits")
+            if isinstance(values[key], float) and not math.isfinite(values[key]):
+                raise self.error(name, key, f"expected a finite number, got {values[key]}")
         return values
 
     def build(self, kind: type[T], name: str, values: Mapping[str, Any]) -> T:
@@ -81,9 +93,10 @@ class TomlFile:
             return kind(**values)
         except EngineError as error:  # "top_p must be above 0 ..."
             key, _, problem = str(error).partition(" ")
-            raise self._error(name, key, problem) from error
+            raise self.error(name, key, problem) from error
 
-    def _error(self, table: str, key: str, problem: str) -> ConfigError:
+    def error(self, table: str, key: str, problem: str) -> ConfigError:
+        """The error that `problem` is with a key, at its place."""
         line = self._line(table, key)
         where = f"{self._path}:{line}" if line else str(self._path)
         return ConfigError(f"{where}: key '{table}.{key}': {problem}" if table else f"{where}: key '{key}': {problem}")
@@ -109,7 +122,7 @@ def parse_size(value: object) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", value.strip().lower()) if isinstance(value, str) else None
     if match is None or match[2] not in _UNITS:
         raise ValueError(f"expected {_EXPECTED[Size]}, got {_describe(value)}")
-    return int(float(match[1]) * _UNITS[match[2]])
+    return int(Decimal(match[1]) * _UNITS[match[2]])
 
 
 def _expected(kind: Any) -> str:

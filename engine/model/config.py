@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from engine.errors import ModelError
+from engine.locate import REPAIR
 
 ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 ACTIVATIONS: dict[str, Literal["silu", "gelu_tanh"]] = {
@@ -78,9 +79,9 @@ class _Json:
         except OSError as error:
             raise ModelError(f"{path} cannot be read: {error.strerror}") from None
         except ValueError as error:
-            raise ModelError(f"{path} is damaged ({error}); fetch the model again") from None
+            raise ModelError(f"{path} is damaged ({error}); {REPAIR}") from None
         if not isinstance(self.values, dict):
-            raise ModelError(f"{path} is damaged (not a JSON object); fetch the model again")
+            raise ModelError(f"{path} is damaged (not a JSON object); {REPAIR}")
 
     def get(self, key: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
         """The value of a key, or the default when it is absent or null."""

@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from engine.errors import ModelError
+from engine.locate import REPAIR
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -42,15 +43,17 @@ class Checkpoint:
 
     def _tensor(self, name: str, shape: tuple[int, ...]) -> Tensor:
         if name not in self._homes:
-            raise ModelError(f"{self._folder}: tensor {name} is missing; fetch the model again")
+            raise ModelError(f"{self._folder}: tensor {name} is missing; {REPAIR}")
         path, file = self._homes[name]
         self._unused.discard(name)
         try:
             tensor = file.get_tensor(name)
         except SafetensorError as error:
-            raise ModelError(f"{path}: tensor {name} cannot be read ({error})") from None
+            raise ModelError(f"{path}: tensor {name} cannot be read ({error}); {REPAIR}") from None
         if tuple(tensor.shape) != shape:
-            raise ModelError(f"{path}: tensor {name} has shape {list(tensor.shape)}, config.json says {list(shape)}")
+            raise ModelError(
+                f"{path}: tensor {name} has shape {list(tensor.shape)}, config.json says {list(shape)}; {REPAIR}"
+            )
         if not tensor.is_floating_point() or tensor.itemsize == 1:
             raise ModelError(f"{path}: tensor {name} is stored as {tensor.dtype}; only plain floats are supported")
         return tensor
@@ -71,16 +74,21 @@ def _shards(folder: Path) -> list[Path]:
     try:
         names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     except FileNotFoundError:
-        raise ModelError(f"{folder} has neither {SINGLE} nor {INDEX}: the weights are missing") from None
+        raise ModelError(f"{folder} has neither {SINGLE} nor {INDEX}: the weights are missing; {REPAIR}") from None
+    except OSError as error:
+        raise ModelError(f"{index} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"{index} is damaged ({type(error).__name__}: {error}); fetch the model again") from None
+        raise ModelError(f"{index} is damaged ({type(error).__name__}: {error}); {REPAIR}") from None
     return [folder / name for name in sorted(names)]
 
 
 def _open(path: Path) -> Any:
     try:
+        path.open("rb").close()  # safe_open calls every file that it cannot open missing
         return safe_open(path, framework="pt")
     except FileNotFoundError:
-        raise ModelError(f"{path} is missing; fetch the model again") from None
-    except (SafetensorError, OSError) as error:
-        raise ModelError(f"{path} is damaged or incomplete ({error}); fetch the model again") from None
+        raise ModelError(f"{path} is missing; {REPAIR}") from None
+    except SafetensorError as error:
+        raise ModelError(f"{path} is damaged or incomplete ({error}); {REPAIR}") from None
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror or error}") from None

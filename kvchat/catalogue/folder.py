@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelError
-from engine.locate import installed_names, models_dir
+from engine.locate import REPAIR, installed_names, models_dir, require_readable
 from engine.model.config import ModelConfig
+from engine.prompt import PromptBuilder
+from engine.tokenizer import Tokenizer
 from kvchat.catalogue.tensor_file import read_header
 
 INDEX = "model.safetensors.index.json"
-REPAIR = "the model folder is damaged or partial; `kvchat pull` it again"
 
 KV_BYTES = 2
 
@@ -34,11 +35,16 @@ class InstalledModel:
 
 
 def validate(folder: Path) -> None:
-    """Raise ModelError, naming the file, when a model folder is damaged, partial or of an unsupported kind."""
+    """Raise ModelError, naming the file, when a model folder is damaged, partial or of an unsupported kind.
+
+    Everything is read as the engine will read it, but for the tensors behind the headers of their files.
+    """
     ModelConfig.read(folder)
-    if not (folder / "tokenizer.json").is_file():
-        raise ModelError(f"{folder} has no tokenizer.json; {REPAIR}")
-    _read_json(folder / "tokenizer.json")
+    tokenizer = Tokenizer(folder)
+    try:
+        PromptBuilder(tokenizer)
+    except ModelError as error:
+        raise ModelError(f"{folder}: {error}") from None
     for shard, names in weight_files(folder).items():
         absent = names - read_header(shard).keys()
         if absent:
@@ -96,6 +102,12 @@ def survey() -> list[InstalledModel | ModelError]:
             found.append(describe(name, models_dir() / name))
         except ModelError as error:
             found.append(error)
+    root = models_dir()
+    for folder in filter(Path.is_dir, (root, *root.glob("[!.]*/"))):  # what is in an unreadable one has no name
+        try:
+            require_readable(folder)
+        except ModelError as error:
+            found.append(error)
     return found
 
 
@@ -105,7 +117,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
-        raise ModelError(f"{path} is no JSON ({error}); {REPAIR}") from None
+        raise ModelError(f"{path} is damaged ({error}); {REPAIR}") from None
     if not isinstance(content, dict):
-        raise ModelError(f"{path} does not hold a JSON object; {REPAIR}")
+        raise ModelError(f"{path} is damaged (not a JSON object); {REPAIR}")
     return content

@@ -19,7 +19,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from engine.errors import ModelError
-from engine.locate import models_dir
+from engine.locate import HUB_REPOSITORY, REPAIR, models_dir
 from kvchat.catalogue.errors import Interrupted
 from kvchat.catalogue.files import copy_folder, ensure_fast_tokenizer
 from kvchat.catalogue.folder import validate
@@ -69,7 +69,8 @@ def pull(model: str | Path, on_progress: OnProgress = silent, *, into: Path | No
                 ensure_fast_tokenizer(staged)
                 validate(staged)
             except ModelError as error:  # what the user knows is the model's name, not where it was being prepared
-                raise type(error)(str(error).replace(str(staged), source.name)) from None
+                problem = str(error).removesuffix(f"; {REPAIR}").replace(str(staged), source.name)
+                raise type(error)(problem) from None
             _move(staged, destination, work)
             return destination
     except OSError as error:
@@ -89,7 +90,7 @@ def _resolve(model: str | Path) -> _Source:
         return _Source(re.sub(r"^\.+|\.gguf$", "", path.name, flags=re.IGNORECASE), fill, path=path)
     if path.is_absolute() or text.startswith(".") or path.suffix.lower() == ".gguf":
         raise ModelError(f"{path} does not exist")
-    if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", text):
+    if HUB_REPOSITORY.fullmatch(text):
         return _Source(text, partial(_from_hub, text), resumable=True)
     names = [entry.name for entry in KNOWN_MODELS]
     near = difflib.get_close_matches(text.lower(), names, n=1) or names

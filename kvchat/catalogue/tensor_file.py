@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.errors import ModelError
+from engine.locate import REPAIR
 
 ITEM_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
 """The dtypes that are written."""
@@ -79,6 +80,3 @@ def read_header(path: Path) -> dict[str, dict[str, Any]]:
     if size < end:
         raise ModelError(f"{path} is cut off: it has {size:,} of {end:,} bytes; {REPAIR}")
     return header
-
-
-REPAIR = "delete the model's folder and `kvchat pull` it again"

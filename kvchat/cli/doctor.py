@@ -141,7 +141,7 @@ def _model(name: str) -> Finding:
 
 def _terminal(_: Options) -> Iterator[Finding]:
     if not os.isatty(1):
-        yield Finding("ok", "terminal", "stdout is none: kvchat -p works, the chat needs one")
+        yield Finding("ok", "terminal", "stdout is no terminal: kvchat -p works, the chat needs one")
         return
     term = os.environ.get("TERM", "dumb")
     size = shutil.get_terminal_size()

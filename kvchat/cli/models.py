@@ -27,7 +27,10 @@ def command() -> None:
                     model.architecture,
                 )
             )
-    print(table(rows) if len(rows) > 1 else f"No model is installed in {models_dir()}.")
+    if len(rows) > 1:
+        print(table(rows))
+    elif not found:
+        print(f"No model is installed in {models_dir()}.")
     for problem in found:
         if not isinstance(problem, InstalledModel):
             print(f"damaged: {problem}")

@@ -12,21 +12,28 @@ import click
 import msgspec
 
 from engine.api import Event, Failed, Finished, GenerationRequest, Message, TokenDelta
-from engine.errors import EngineError
+from engine.errors import EngineError, InvalidRequest
+from engine.locate import model_folder
+from engine.model.config import ModelConfig
 from kvchat.cli import INTERRUPTED
 from kvchat.cli.options import Options
 from kvchat.cli.settings import Settings, resolve
 
 if TYPE_CHECKING:
+    from engine.config import EngineConfig
     from engine.engine import Engine
+
+MAX_TOKEN_BYTES = 64
+"""More than the tokens of any real text have on average; typical are 4."""
 
 
 def answer(prompt: str, options: Options, as_json: bool) -> None:
     """Stream the reply to stdout, or print one JSON object when it is complete."""
     # There is nothing to clean up, and an exception would be lost where it interrupts the import of torch.
-    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    signal.signal(signal.SIGINT, _interrupted)
     question = _question(prompt)
     settings = resolve(options)
+    _require_room(question, settings.config.engine)
 
     from engine.engine import Engine  # imports torch: not before the input is known to be right
 
@@ -38,8 +45,17 @@ def answer(prompt: str, options: Options, as_json: bool) -> None:
             finished = _show(event, as_json) or finished
     if as_json:
         print(json.dumps(_report(settings.config.model, engine, finished), ensure_ascii=False))
-    elif not finished.text.endswith("\n"):
-        print()
+        return
+    if not finished.text.endswith("\n"):
+        print(flush=True)
+    if cut := _cut(finished, engine):
+        print(f"kvchat: the reply was cut: {cut}", file=sys.stderr)
+
+
+def _interrupted(*_: object) -> None:
+    if os.isatty(1):
+        os.write(1, b"\n")
+    os._exit(INTERRUPTED)
 
 
 def _question(prompt: str) -> str:
@@ -61,6 +77,29 @@ def _piped() -> str:
     except UnicodeDecodeError as error:
         bad = f"byte {error.object[error.start]:#04x} at offset {error.start}"
         raise click.UsageError(f"stdin is not valid UTF-8 ({bad}): convert it first") from None
+
+
+def _require_room(question: str, engine: EngineConfig) -> None:
+    """Refuse what is far too long before minutes go into tokenizing it. Raises InvalidRequest."""
+    context = engine.context_length or ModelConfig.read(model_folder(engine.model)).context_length
+    size = len(question.encode())
+    if size > context * MAX_TOKEN_BYTES:
+        raise InvalidRequest(
+            f"the prompt of {size:,} bytes is too long: a context of {context:,} tokens holds "
+            f"less than {context * MAX_TOKEN_BYTES:,} bytes"
+        )
+
+
+def _cut(finished: Finished, engine: Engine) -> str | None:
+    """Why the reply ends before its end."""
+    if finished.finish_reason == "length":
+        return f"it reached max_tokens ({finished.metrics.completion_tokens:,})"
+    if finished.finish_reason != "context_full":
+        return None
+    if finished.metrics.prompt_tokens + finished.metrics.completion_tokens >= engine.info.context_length:
+        return f"the context is full ({engine.info.context_length:,} tokens)"
+    pool = engine.stats().pool
+    return f"the KV cache is full ({pool.total * pool.block_size:,} tokens); set a larger engine.kv_memory"
 
 
 def _request(question: str, settings: Settings) -> GenerationRequest:

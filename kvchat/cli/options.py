@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,20 @@ class Options:
     device: str | None = None
     kv_dtype: str | None = None
     config: Path | None = None
+
+
+def not_empty(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """A callback for a flag or an argument."""
+    if value is not None and not value.strip():
+        raise click.BadParameter("it must not be empty")
+    return value
+
+
+def finite(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    """A callback for a flag: click takes inf and nan for numbers of any range."""
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is not a finite number")
+    return value
 
 
 pass_options = click.make_pass_decorator(Options)

@@ -41,6 +41,9 @@ def _invoke(arguments: Sequence[str]) -> int:
             root.invoke(context)
     except click.exceptions.Exit as done:
         return done.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return USAGE
     except click.UsageError as error:
         return _complain(_misuse(error), USAGE)
     except Exception as error:
@@ -87,7 +90,7 @@ def _log_traceback() -> str:
 
     try:
         path = log_to_file()
-    except OSError:
+    except click.ClickException:
         return "run it again with --debug to see where"
     logging.getLogger(__name__).exception("unexpected error")
     return f"the details are in {path}"

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kvchat.cli.options import not_empty
+
 if TYPE_CHECKING:
     from kvchat.catalogue.progress import Progress
 
@@ -16,12 +18,12 @@ BAR_WIDTH = 24
 
 
 @click.command("pull")
-@click.argument("model", metavar="NAME|OWNER/REPO|PATH")
+@click.argument("model", metavar="NAME|OWNER/REPO|PATH", callback=not_empty)
 def command(model: str) -> None:
     """Install a model.
 
     NAME is one that kvchat models lists, OWNER/REPO a repository of the Hugging Face Hub, PATH a model folder or a GGUF
-    file. A model that is installed already is left as it is.
+    file. A model that is installed already is left as it is: delete its folder to have it anew.
     """
     from engine.locate import models_dir
     from kvchat.catalogue.pull import pull

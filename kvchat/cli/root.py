@@ -12,7 +12,7 @@ import click
 
 import kvchat
 from kvchat.cli import config, doctor, models, personas, pull
-from kvchat.cli.options import Options
+from kvchat.cli.options import Options, finite, not_empty
 
 
 @click.group(
@@ -21,10 +21,16 @@ from kvchat.cli.options import Options
 )
 @click.option("-p", "--prompt", metavar="TEXT", help="Answer one question on stdout; piped stdin is appended to it.")
 @click.option("--json", "as_json", is_flag=True, help="With -p: print one JSON object, not the text.")
-@click.option("--model", metavar="NAME", help="An installed model, or the path of a model folder.")
-@click.option("--persona", metavar="NAME", help="The persona of the reply, or of new tabs.")
+@click.option("--model", metavar="NAME", callback=not_empty, help="An installed model, or the path of a model folder.")
+@click.option("--persona", metavar="NAME", callback=not_empty, help="The persona of the reply, or of new tabs.")
 @click.option("--system", metavar="TEXT", help="The system prompt, in place of the persona's.")
-@click.option("--temperature", metavar="T", type=click.FloatRange(min=0), help="Randomness of replies; 0 is greedy.")
+@click.option(
+    "--temperature",
+    metavar="T",
+    type=click.FloatRange(min=0),
+    callback=finite,
+    help="Randomness of replies; 0 is greedy.",
+)
 @click.option("--max-tokens", metavar="N", type=click.IntRange(min=1), help="The longest reply, in tokens.")
 @click.option("--seed", metavar="N", type=click.IntRange(min=0), help="The same seed gives the same reply.")
 @click.option("--device", metavar="DEVICE", help="Where the model runs: auto, cpu, cuda or cuda:N.")

@@ -48,6 +48,7 @@ def resolve(options: Options) -> Settings:
 
 def installed_name(model: str) -> str:
     """The model as the engine finds it: a name of the catalogue may be written in any case."""
+    model = model.rstrip("/") or model
     known = known_model(model)
     if known is None:
         model_folder(model)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import ModelError
-from engine.locate import installed_names, model_folder, models_dir
+from engine.locate import REPAIR, installed_names, model_folder, models_dir
 
 
 def make_model(folder: Path) -> Path:
@@ -49,14 +51,14 @@ def test_a_path_wins_over_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert model_folder("smol").resolve() == tmp_path / "smol"
 
 
-def test_an_unknown_name_is_answered_with_what_is_spelled_alike() -> None:
+def test_an_unknown_name_is_answered_with_what_is_installed() -> None:
     make_model(models_dir() / "smollm2-135m-instruct")
     make_model(models_dir() / "qwen3")
     with pytest.raises(ModelError) as unknown:
         model_folder("smolm2-135m")
     assert str(unknown.value) == (
-        "unknown model 'smolm2-135m' (installed and spelled alike: smollm2-135m-instruct); "
-        "run `kvchat pull smolm2-135m` to install it"
+        "unknown model 'smolm2-135m' (installed: qwen3, smollm2-135m-instruct); "
+        "`kvchat models` shows what can be pulled"
     )
 
 
@@ -64,7 +66,11 @@ def test_an_unknown_name_is_answered_with_what_is_spelled_alike() -> None:
     ("name", "message"),
     [
         ("", "no model given"),
-        ("nothing-like-it", "unknown model 'nothing-like-it'; run `kvchat pull nothing-like-it` to install it"),
+        (
+            "nothing-like-it",
+            "unknown model 'nothing-like-it' (none is installed); `kvchat models` shows what can be pulled",
+        ),
+        ("owner/repo", "the model owner/repo is not installed; run: kvchat pull owner/repo"),
         ("../outside", "does not exist"),
         ("/nowhere", "model /nowhere does not exist"),
     ],
@@ -83,10 +89,19 @@ def test_a_folder_without_config_is_no_model(tmp_path: Path) -> None:
 
 def test_an_installed_folder_that_lost_its_config_is_named_damaged() -> None:
     (models_dir() / "smol").mkdir(parents=True)
-    with pytest.raises(
-        ModelError, match="model 'smol' is damaged: it has no config.json; run `kvchat pull smol` again"
-    ):
+    with pytest.raises(ModelError, match=re.escape(f"model 'smol' is damaged: it has no config.json; {REPAIR}")):
         model_folder("smol")
+
+
+def test_an_installed_folder_that_may_not_be_read_is_not_called_damaged() -> None:
+    folder = make_model(models_dir() / "smol")
+    folder.chmod(0)
+    if os.access(folder, os.R_OK):
+        pytest.skip("this user may read everything")
+    with pytest.raises(ModelError) as unreadable:
+        model_folder("smol")
+    folder.chmod(0o700)
+    assert str(unreadable.value) == f"{folder} cannot be read: Permission denied"
 
 
 def test_what_is_being_pulled_is_not_installed() -> None:

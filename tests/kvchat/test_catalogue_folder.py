@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -77,7 +78,13 @@ def test_a_whole_folder_passes_in_one_file_or_in_shards(folder: Path) -> None:
         (lambda folder: (folder / "config.json").write_text("{"), "config.json is damaged"),
         (lambda folder: (folder / "config.json").write_text("{}"), "config.json: architecture None is not supported"),
         (lambda folder: (folder / "tokenizer.json").unlink(), "has no tokenizer.json"),
-        (lambda folder: cut(folder / "tokenizer.json", 500), "tokenizer.json is no JSON"),
+        (lambda folder: cut(folder / "tokenizer.json", 500), "tokenizer.json is damaged"),
+        (lambda folder: (folder / "tokenizer.json").write_text("{}"), "tokenizer.json is damaged"),
+        (lambda folder: cut(folder / "tokenizer_config.json", 10), "tokenizer_config.json is damaged"),
+        (lambda folder: (folder / "tokenizer_config.json").write_text("[]"), "tokenizer_config.json is damaged"),
+        (lambda folder: (folder / "generation_config.json").write_text("{"), "generation_config.json is damaged"),
+        (lambda folder: (folder / "special_tokens_map.json").write_text("?"), "special_tokens_map.json is damaged"),
+        (lambda folder: (folder / "chat_template.jinja").write_text("{% if %}"), "chat template is broken at line 1"),
         (lambda folder: (folder / "model.safetensors").unlink(), "has no safetensors weights"),
         (lambda folder: cut(folder / "model.safetensors", 0), "model.safetensors is no safetensors file"),
         (lambda folder: cut(folder / "model.safetensors", 100), "model.safetensors is cut off inside its header"),
@@ -116,6 +123,16 @@ def test_a_survey_lists_whole_models_and_what_is_wrong_with_others(whole: Path) 
     found = survey()
     assert [entry.name for entry in installed()] == ["b", "owner/a"]
     assert len(found) == 3 and sum(isinstance(entry, ModelError) for entry in found) == 1
+
+
+def test_a_survey_says_which_folder_may_not_be_read(whole: Path) -> None:
+    folder = shutil.copytree(whole, models_dir() / "tiny")
+    folder.chmod(0)
+    if os.access(folder, os.R_OK):
+        pytest.skip("this user may read everything")
+    found = survey()
+    folder.chmod(0o700)
+    assert [str(entry) for entry in found] == [f"{folder} cannot be read: Permission denied"]
 
 
 def test_the_default_models_description(model_folder: Path) -> None:

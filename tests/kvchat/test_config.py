@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -111,6 +112,13 @@ def test_a_value_of_the_wrong_type_is_refused(file: Path, content: str, problem:
     [
         ("[engine]\nblock_size = 0", ":2: key 'engine.block_size': must be between 1 and 256 tokens, not 0"),
         ("[engine]\nkv_memory = 0", ":2: key 'engine.kv_memory': must be above 0 bytes, not 0"),
+        ("[engine]\nmax_sequences = 0", ":2: key 'engine.max_sequences': must be 1 or more, not 0"),
+        (f"[engine]\nkv_memory = {1 << 63}", ":2: key 'engine.kv_memory': is a number of more than 64 bits"),
+        (f"[engine]\nkv_memory = '{'9' * 400}TiB'", ":2: key 'engine.kv_memory': is a number of more than 64 bits"),
+        (f"[engine]\nmax_sequences = {'9' * 30}", ":2: key 'engine.max_sequences': is a number of more than 64 bits"),
+        (f"[engine]\nthreads = {'9' * 30}", ":2: key 'engine.threads': is a number of more than 64 bits"),
+        (f"[engine]\nthreads = {'9' * 5000}", ": not valid TOML: it holds a number with thousands of digits"),
+        ("[sampling]\ntemperature = inf", ":2: key 'sampling.temperature': expected a finite number, got inf"),
         ("[sampling]\ntop_p = 1.5", ":2: key 'sampling.top_p': must be above 0 and at most 1, not 1.5"),
     ],
 )
@@ -141,6 +149,18 @@ def test_a_syntax_error_is_located(file: Path) -> None:
     assert (
         refusal(file, '[engine]\ndevice "cpu"') == ":2:8: not valid TOML: expected '=' after a key in a key/value pair"
     )
+
+
+@pytest.mark.parametrize("threads", [10_000, 99_999_999_999_999])
+def test_more_threads_than_cores_are_refused(file: Path, threads: int) -> None:
+    expected = f":2: key 'engine.threads': must be between 1 and {os.cpu_count()} here, not {threads}"
+    assert refusal(file, f"[engine]\nthreads = {threads}") == expected
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(file: Path) -> None:
+    file.write_bytes(b'\xef\xbb\xbfpersona = "tutor"')
+    assert load_config(file).persona == "tutor"
+    assert refusal(file, b'\xef\xbb\xbfpersona = "\xff"').startswith(":1:12: not valid UTF-8")
 
 
 def test_invalid_utf8_is_located(file: Path) -> None:
@@ -174,7 +194,7 @@ def test_the_example_file_shows_the_defaults() -> None:
     assert load_config(EXAMPLE) == Config()
 
 
-def test_the_example_file_shows_every_setting_and_explains_it(file: Path) -> None:
+def test_the_example_file_shows_every_setting_and_explains_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = EXAMPLE.read_text().splitlines()
     optional = re.compile(r"# (\w+ = .+)")
     file.write_text("\n".join(match[1] if (match := optional.fullmatch(line)) else line for line in lines))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from engine.config import EngineConfig
 from engine.errors import ConfigError, ModelError
+from engine.locate import REPAIR
 from engine.runner import ModelRunner
 
 
@@ -72,6 +74,21 @@ def test_truncated_weights(folder: Path) -> None:
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
     assert "model.safetensors" in refused(folder)
+
+
+def test_weights_that_may_not_be_read_are_not_called_missing(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.chmod(0)
+    if os.access(weights, os.R_OK):
+        pytest.skip("this user may read everything")
+    assert refused(folder) == f"{weights} cannot be read: Permission denied"
+
+
+def test_what_is_damaged_comes_with_the_advice_that_always_helps(folder: Path) -> None:
+    edit_config(folder, intermediate_size=96)
+    assert refused(folder).endswith(f"; {REPAIR}")
+    (folder / "model.safetensors").unlink()
+    assert refused(folder).endswith(f"; {REPAIR}")
 
 
 def test_a_tensor_that_is_missing(folder: Path) -> None:

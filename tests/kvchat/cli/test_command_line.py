@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import click
 import pytest
 
 import kvchat.personas
 from kvchat import __version__, paths
+from kvchat.catalogue.folder import validate
+from kvchat.cli.logfile import log_to_file
 from kvchat.cli.program import run
 from kvchat.cli.root import root
+from kvchat.cli.settings import installed_name
 
 
 def write_config(text: str) -> Path:
@@ -49,6 +54,11 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["--temperature", "-1", "-p", "x"], "--temperature"),
         (["--max-tokens", "many", "-p", "x"], "--max-tokens"),
         (["--kv-dtype", "int3", "-p", "x"], "bfloat16"),
+        (["--temperature", "inf", "-p", "x"], "--temperature"),
+        (["--temperature", "nan", "-p", "x"], "--temperature"),
+        (["--model", "", "-p", "x"], "--model"),
+        (["--persona", "", "-p", "x"], "--persona"),
+        (["pull", ""], "must not be empty"),
         (["--json"], "kvchat -p TEXT --json"),
         (["-p", "x", "models"], "models"),
         (["doctor", "--config", "x"], "kvchat --config ... COMMAND"),
@@ -72,6 +82,41 @@ def test_config_check_says_that_a_file_is_fine(capsys: pytest.CaptureFixture[str
     file = write_config("[sampling]\ntemperature = 1\n")
     assert run(["config", "check"]) == 0
     assert capsys.readouterr().out == f"{file}: fine\n"
+
+
+def test_config_check_names_everything_that_cannot_be_had(capsys: pytest.CaptureFixture[str]) -> None:
+    file = write_config('model = "nope"\npersona = "asistant"\n[ui]\ntheme = "harbour"\n')
+    assert run(["config", "check"]) == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    theme, persona, model = output.err.splitlines()
+    assert theme.startswith(f"kvchat: {file}:4: key 'ui.theme': unknown theme 'harbour': kvchat has ")
+    assert persona == f"kvchat: {file}:2: key 'persona': unknown persona 'asistant': did you mean 'assistant'?"
+    assert model.startswith(f"kvchat: {file}:1: key 'model': unknown model 'nope' (none is installed); ")
+
+
+def test_config_check_takes_the_themes_that_the_chat_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    write_config('[ui]\ntheme = "nord"\n')
+    assert run(["config", "check"]) == 0
+
+
+@pytest.mark.model
+def test_config_check_knows_the_size_of_the_model(installed_model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write_config("[engine]\ncontext_length = 9000\nkv_memory = 1000\n")
+    assert run(["config", "check"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        f"kvchat: {file}:2: key 'engine.context_length': 9000 tokens are more than the 8192 of the model",
+        f"kvchat: {file}:3: key 'engine.kv_memory': 1,000 bytes hold no block of 16 tokens: it takes 368,640",
+    ]
+    file.write_text("[engine]\ncontext_length = 8192\nkv_memory = 368640\n")
+    assert run(["config", "check"]) == 0
+
+
+def test_config_alone_shows_its_help_and_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config"]) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("Usage: kvchat config") and "\n  check " in output.err
 
 
 def test_the_config_flag_moves_the_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,6 +163,43 @@ def test_an_error_nobody_expected_is_one_line_and_its_traceback_is_logged(
 
     with pytest.raises(ZeroDivisionError):
         run(["--debug", "personas"])
+
+
+def test_a_log_that_cannot_be_written_is_one_line_with_the_way_out(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "file"))
+    with pytest.raises(click.ClickException) as refusal:
+        log_to_file()
+    log = paths.log_dir() / "kvchat.log"
+    assert refusal.value.message == (
+        f"cannot write the log {log}: Not a directory; set XDG_STATE_HOME to another folder"
+    )
+
+
+@pytest.mark.model
+def test_a_slash_after_a_models_name_changes_nothing(installed_model: str) -> None:
+    assert installed_name(f"{installed_model}/") == installed_model
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "tokenizer.json", "generation_config.json"])
+def test_a_damaged_file_is_seen_by_every_command_and_mended_by_a_pull(
+    name: str, model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = shutil.copytree(model_folder, tmp_path / "smol")
+    installed = paths.models_dir() / "smol"
+    assert run(["pull", str(source)]) == 0
+    (installed / name).write_text('{"cut')
+    capsys.readouterr()
+
+    damage = f"{installed / name} is damaged"
+    assert run(["models"]) == 0
+    assert f"damaged: {damage}" in capsys.readouterr().out
+    assert run(["--model", "smol", "doctor"]) == 1
+    assert damage in capsys.readouterr().out
+
+    assert run(["pull", str(source)]) == 0
+    validate(installed)
 
 
 @pytest.mark.model

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pexpect
 import pytest
 
 
@@ -63,7 +64,7 @@ def test_a_full_disk_behind_stdout_is_one_line(home: Path) -> None:
 def test_the_json_object_and_the_stream_tell_the_same(run_kvchat, installed_model: str) -> None:
     flags = ("-p", "Say hello.", "--temperature", "0", "--max-tokens", "16")
     streamed = run_kvchat(*flags)
-    assert (streamed.returncode, streamed.stderr) == (0, b"")
+    assert streamed.returncode == 0
 
     printed = run_kvchat(*flags, "--json")
     assert (printed.returncode, printed.stderr) == (0, b"")
@@ -94,6 +95,47 @@ def test_a_prompt_longer_than_the_context_is_one_line(run_kvchat, installed_mode
     done = run_kvchat("-p", "Summarize:", stdin=b"word " * 9000)
     assert (done.returncode, done.stdout) == (1, b"")
     assert "context" in only_line(done.stderr)
+
+
+@pytest.mark.model
+def test_a_prompt_of_far_too_many_bytes_is_refused_before_it_is_tokenized(run_kvchat, installed_model: str) -> None:
+    done = run_kvchat("-p", "Summarize:", stdin=b"x" * 1_000_000)
+    assert (done.returncode, done.stdout) == (1, b"")
+    line = only_line(done.stderr)
+    assert "the prompt of 1,000,012 bytes is too long" in line and "8,192 tokens" in line
+
+
+@pytest.mark.model
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ("[sampling]\nmax_tokens = 3", "it reached max_tokens (3)"),
+        ("[engine]\ncontext_length = 48", "the context is full (48 tokens)"),
+        ("[engine]\nkv_memory = 1105920\nkv_dtype = 'bfloat16'", "the KV cache is full (48 tokens)"),
+    ],
+)
+def test_a_reply_that_was_cut_says_why_after_the_text(
+    settings: str, reason: str, run_kvchat, installed_model: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config.toml").write_text(settings)
+    flags = ("--config", str(tmp_path / "config.toml"), "-p", "Write a long story.", "--system", "Write.")
+    done = run_kvchat(*flags, "--temperature", "0")
+    assert done.returncode == 0 and done.stdout.endswith(b"\n")
+    assert only_line(done.stderr).startswith(f"kvchat: the reply was cut: {reason}")
+
+    as_json = run_kvchat(*flags, "--temperature", "0", "--json")
+    assert (as_json.returncode, as_json.stderr) == (0, b"")
+
+
+@pytest.mark.model
+def test_ctrl_c_on_a_terminal_leaves_the_cursor_on_a_new_line(installed_model: str) -> None:
+    program = pexpect.spawn(sys.executable, ["-m", "kvchat", "-p", "Tell a long story.", "--max-tokens", "4000"])
+    program.expect("[A-Za-z]")
+    program.sendintr()
+    program.expect(pexpect.EOF)
+    program.close()
+    assert program.before.endswith(b"\r\n")
+    assert program.exitstatus == 130
 
 
 @pytest.mark.model
