@@ -8,6 +8,7 @@ Tags in a reply that are not special tokens (`<think>`) stay what they are, sinc
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Sequence
 from contextlib import suppress
@@ -132,20 +133,29 @@ class PromptBuilder:
     def _follow(self, messages: Sequence[Message], pieces: Sequence[Piece]) -> _Place:
         """Walk along the rendering with the known ids until one does not spell what stands there."""
         spelled = [piece.text.encode() for piece in pieces]
-        known = [(i, m.role == "assistant" and n == 0) for m in messages for n, i in enumerate(m.token_ids)]
+        known = [
+            (i, m.role == "assistant" and n == 0, n == len(m.token_ids) - 1)
+            for m in messages
+            for n, i in enumerate(m.token_ids)
+        ]
+        # As in the texts, bytes that are no character are U+FFFD, at the end of a message an unfinished one too.
+        utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         followed = _Place(0, 0, 0)
         piece, offset = 0, 0
-        for count, (token_id, starts_reply) in enumerate(known, 1):
-            if piece == len(pieces):
-                break
-            if pieces[piece].id is not None or token_id in self._tokenizer.control_ids:
-                end = len(spelled[piece]) if token_id == pieces[piece].id else -1
-            else:
-                end = self._end_of(self._tokenizer.token_bytes(token_id), spelled[piece], offset, starts_reply)
-            if end < 0:
-                break
-            piece, offset = (piece + 1, 0) if end == len(spelled[piece]) else (piece, end)
-            if offset == 0 or spelled[piece][offset] & 0xC0 != 0x80:  # not inside a character
+        for count, (token_id, starts_reply, ends_message) in enumerate(known, 1):
+            control = token_id in self._tokenizer.control_ids
+            token = b"" if control else self._tokenizer.token_bytes(token_id)
+            if text := utf8.decode(token, final=control or ends_message).encode():
+                if piece == len(pieces) or pieces[piece].id is not None:
+                    break
+                if (offset := self._end_of(text, spelled[piece], offset, starts_reply)) < 0:
+                    break
+                piece, offset = (piece + 1, 0) if offset == len(spelled[piece]) else (piece, offset)
+            if control:
+                if piece == len(pieces) or offset or pieces[piece].id != token_id:
+                    break
+                piece += 1
+            if not utf8.getstate()[0]:
                 followed = _Place(count, piece, offset)
         return followed
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from engine.api import Accepted, Divergence, FinishReason, Message, Metrics, Phase
-from kvchat.store import Role, Status, Store, StoredMessage
+from engine.api import Accepted, FinishReason, Message, Metrics, Phase
+from kvchat.store import Role, Status, Store, StoredMessage, StoreError
 
 
 @dataclass(slots=True)
@@ -26,7 +28,8 @@ class Reply:
     """0 until the engine accepted the request."""
     computed_tokens: int = 0
     metrics: Metrics | None = None
-    divergence: Divergence | None = None
+    reread_tokens: int = 0
+    """Tokens of the history that have to be computed again, because the chat template now writes them differently."""
     stopping: bool = False
 
 
@@ -34,7 +37,7 @@ class Branch:
     """The messages from the root to the leaf, in memory and in the store.
 
     What is written is in memory even when the store refuses it: every method that writes may raise StoreError, after it
-    did its work, except `append`, which does nothing then.
+    did its work, except `append`, which does nothing then. What was refused is written again before anything else is.
     """
 
     def __init__(self, store: Store, conversation_id: str, model: str) -> None:
@@ -43,6 +46,8 @@ class Branch:
         self._store = store
         self._conversation_id = conversation_id
         self._model = model
+        self._unsaved: dict[object, Callable[[], object]] = {}
+        """The writes that the store has not taken yet, oldest first, by what they write."""
 
     @property
     def token_count(self) -> int:
@@ -55,6 +60,7 @@ class Branch:
 
     def append(self, role: Role, text: str, status: Status = "complete", replace_last: bool = False) -> StoredMessage:
         """Commit a message below the last one, or beside it: the branch then goes on with the new one."""
+        self.save()
         kept = self.messages[:-1] if replace_last else self.messages
         parent_id = kept[-1].id if kept else None
         message = self._store.append_message(self._conversation_id, parent_id, role, text, status=status)
@@ -63,7 +69,7 @@ class Branch:
 
     def draft(self, reply: Reply) -> None:
         """Store how far the reply at the end got."""
-        self._store.update_message(reply.message_id, text=reply.text, token_ids=reply.token_ids)
+        self._write_reply(reply.message_id, text=reply.text, token_ids=tuple(reply.token_ids))
 
     def end(self, reply: Reply, status: Status, finish_reason: FinishReason | None, error: str) -> None:
         """Complete the reply at the end."""
@@ -75,9 +81,30 @@ class Branch:
             "error": error,
         }
         self._replace(-1, **outcome, metrics=reply.metrics)
-        self._store.update_message(reply.message_id, **outcome)
         if reply.metrics:
-            self._store.save_metrics(reply.message_id, reply.metrics)
+            self._unsaved["metrics", reply.message_id] = partial(
+                self._store.save_metrics, reply.message_id, reply.metrics
+            )
+        self._write_reply(reply.message_id, **outcome)
+
+    def take_back(self) -> None:
+        """Show the branch without its last message and the reply to it; both stay in the tree."""
+        self.messages = self.messages[:-2]
+        leaf_id = self.messages[-1].id if self.messages else None
+        self._unsaved["leaf"] = partial(self._store.update_conversation, self._conversation_id, leaf_id=leaf_id)
+        self.save()
+
+    def save(self) -> None:
+        """Write what the store has not taken yet. Raises StoreError."""
+        try:
+            while self._unsaved:
+                what, write = next(iter(self._unsaved.items()))
+                write()
+                del self._unsaved[what]
+        except StoreError:
+            if not self._store.path(self._conversation_id):  # deleted elsewhere: there is nothing to write to
+                self._unsaved.clear()
+            raise
 
     def accept(self, event: Accepted) -> None:
         """Give the new ids to the message that was asked, the last but one, so that the ids along the branch stay
@@ -94,7 +121,14 @@ class Branch:
             self._replace_token_ids(-2, self._token_ids(asked) + event.new_token_ids)
         for old, new in zip(before, self.messages, strict=True):
             if new is not old:
-                self._store.update_message(new.id, token_ids=new.token_ids)
+                self._unsaved["token_ids", new.id] = partial(
+                    self._store.update_message, new.id, token_ids=new.token_ids
+                )
+        self.save()
+
+    def _write_reply(self, message_id: int, **changes: Any) -> None:
+        self._unsaved["reply", message_id] = partial(self._store.update_message, message_id, **changes)
+        self.save()
 
     def _cut_token_ids(self, length: int) -> None:
         """Keep the first `length` ids of the branch."""

@@ -24,9 +24,9 @@ from kvchat.store import Conversation, Status, Store, StoredMessage, StoreError
 DRAFT_INTERVAL_S = 1.0
 TITLE_LENGTH = 48
 
-Change = Literal["messages", "reply", "ended", "queue", "draft", "title", "trouble"]
+Change = Literal["messages", "reply", "ended", "queue", "draft", "title", "trouble", "refused"]
 """What an observer should look at again: the list of messages; the running reply; a reply that just ended; the queued
-messages; the draft; the title; `trouble`."""
+messages; the draft; the title; `trouble`; `refusal`."""
 
 
 class ConversationController:
@@ -59,6 +59,9 @@ class ConversationController:
         """A reply ended while nobody looked."""
         self.trouble = ""
         """Why something could not be saved, one line; empty when all is well."""
+        self.refusal = ""
+        """Why the engine can never answer the message that was sent last, which went back to the composer, one line;
+        empty when it can."""
         self._store = store
         self._client = client
         self._model = model
@@ -180,7 +183,9 @@ class ConversationController:
             return
         match event:
             case Accepted():
-                reply.prompt_tokens, reply.divergence = event.prompt_tokens, event.divergence
+                reply.prompt_tokens = event.prompt_tokens
+                if event.divergence:
+                    reply.reread_tokens = self._branch.token_count - event.divergence.token_index
                 self._save(lambda: self._branch.accept(event))
                 self._changed("reply")
             case Progress():
@@ -196,14 +201,17 @@ class ConversationController:
             case Finished():
                 reply.text, reply.token_ids, reply.metrics = event.text, list(event.token_ids), event.metrics
                 self._end(reply, "stopped" if event.finish_reason == "aborted" else "complete", event.finish_reason)
+            case Failed(refused=True) if not reply.text:
+                self._take_back(reply, event.error)
             case Failed():
                 self._end(reply, "failed", error=event.error)
 
     def close(self) -> None:
-        """Stop what runs without waiting for the engine."""
+        """Stop what runs without waiting for the engine. Raises StoreError while something cannot be saved."""
         if self.reply:
             self._client.abort(self.reply.request_id)
             self._end(self.reply, "stopped", "aborted", send_next=False)
+        self._branch.save()
 
     def _adopt_model(self) -> None:
         if self.conversation.model != self._model:
@@ -211,6 +219,7 @@ class ConversationController:
 
     def _generate(self, replace_last: bool = False) -> None:
         """Append the draft of a reply and ask the engine for it."""
+        self.refusal = ""
         self.reply = Reply(self._branch.append("assistant", "", "streaming", replace_last).id)
         self._drafted_at = self._clock()
         self.reply.request_id = self._client.submit(
@@ -255,6 +264,20 @@ class ConversationController:
             del self.queued[0]
             self._queue_changed()
 
+    def _take_back(self, reply: Reply, error: str) -> None:
+        """Return a message that can never be answered to the composer: in the branch, it would fail every later one."""
+        self.reply = None
+        self.refusal = error
+        self.queued.insert(0, self.messages[-2].text)
+        self._return_queue()
+        self._save(lambda: self._branch.end(reply, "failed", None, error))
+        self._save(self._branch.take_back)
+        if self.conversation.auto_title and not self.messages:
+            self._save(lambda: self._set_title("", auto=True))
+        self.unread = not self.visible
+        self._changed("messages")
+        self._changed("refused")
+
     def _return_queue(self) -> None:
         self.draft = self.unsent
         self.queued.clear()
@@ -270,9 +293,10 @@ class ConversationController:
         self._changed("title")
 
     def _save(self, write: Callable[[], None]) -> None:
-        """Write what the next write repeats: a reply that cannot be saved now still goes on."""
+        """Write, and what could not be written before: a reply that cannot be saved now still goes on."""
         try:
             write()
+            self._branch.save()
         except StoreError as failure:
             self._report(str(failure))
         else:

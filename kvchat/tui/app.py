@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -24,6 +27,9 @@ from kvchat.tui.workspace import Workspace
 
 if TYPE_CHECKING:
     from textual.command import Provider
+
+ENDING_S = 5
+"""How long a program that was told to end may take after everything is saved."""
 
 
 class EngineEvents(Message):
@@ -91,6 +97,10 @@ class KvChatApp(App[None]):
             self.notify(warning.problem, title="A persona cannot be used", severity="warning", markup=False)
         if not self.store.owns_tabs:
             self.notify("kvchat is open elsewhere: this window starts fresh, and its tabs are not kept", timeout=8)
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
+        if sys.platform != "win32":
+            for ending in (signal.SIGTERM, signal.SIGHUP):
+                asyncio.get_running_loop().add_signal_handler(ending, self._end, ending)
         self.call_after_refresh(self._start_engine)
 
     def _start_engine(self) -> None:
@@ -164,10 +174,15 @@ class KvChatApp(App[None]):
             self._leave()
         self._asking = False
 
-    def _leave(self) -> None:
+    def _end(self, ending: signal.Signals) -> None:
+        """Leave because the system says so, and ask nothing."""
+        self._leave(128 + ending)
+        signal.alarm(ENDING_S)  # a terminal that was closed can block Textual's output forever
+
+    def _leave(self, return_code: int = 0) -> None:
         try:
             self.workspace.close_all()
         except StoreError as error:
             self.exit(return_code=1, message=str(error))
         else:
-            self.exit()
+            self.exit(return_code=return_code)

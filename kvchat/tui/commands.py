@@ -64,13 +64,9 @@ class ChatCommands(Provider):
     def _history(self, query: str) -> Iterator[Command]:
         """Stored conversations that contain the words of `query`."""
         try:
-            hits = cast("KvChatApp", self.app).store.search(query, limit=HISTORY_HITS)
+            found, _ = self._chat.workspace.history(query, HISTORY_HITS)
         except StoreError:
             return  # the palette is no place to complain; the next write will
-        seen = set()
-        for hit in hits:
-            conversation = hit.conversation
-            if conversation.id not in seen and conversation.leaf_id is not None:
-                seen.add(conversation.id)
-                title = f"Open {printable(conversation.title)}"
-                yield title, printable(hit.snippet), partial(self._chat.open_stored, conversation.id)
+        for stored in found:
+            open_it = partial(self._chat.open_stored, stored.conversation.id)
+            yield f"Open {printable(stored.conversation.title)}", printable(stored.text), open_it

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from engine.api import Event
 from engine.client import EngineClient
 from kvchat.config import Config
 from kvchat.conversation import Change, ConversationController
 from kvchat.personas import Persona, Personas
-from kvchat.store import Conversation, Store, Tab
+from kvchat.store import Conversation, SearchHit, Store, StoreError, Tab
+
+SEARCH_HITS = 500
+"""What a search looks at; several hits can be in one conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A conversation of the history, as a list shows it."""
+
+    conversation: Conversation
+    text: str
+    """What was found, or the last message."""
+    persona: str
+    """What the user calls the persona it was started with."""
+    is_open: bool
 
 
 class Workspace:
@@ -74,7 +90,26 @@ class Workspace:
 
     def open_stored(self, conversation_id: str) -> ConversationController:
         """Open a conversation of the history, or find its tab. Raises StoreError."""
-        return self._open(Tab(conversation_id))
+        closed = next((tab for tab in self._closed if tab.conversation_id == conversation_id), None)
+        if closed:
+            self._closed.remove(closed)
+        return self._open(closed or Tab(conversation_id))
+
+    def history(self, words: str, limit: int) -> tuple[list[Stored], int | None]:
+        """At most `limit` conversations that contain `words`, titles first, else all, the newest first; and how many
+        more there are, None when the search did not look at all of them. Raises StoreError."""
+        if not words.strip():
+            every = [each for each in self._store.conversations() if each.leaf_id is not None]
+            return [self._stored(each) for each in every[:limit]], max(0, len(every) - limit)
+        hits = self._store.search(words, SEARCH_HITS)
+        found: dict[str, SearchHit] = {}
+        for hit in hits:
+            if hit.conversation.leaf_id is not None:
+                found.setdefault(hit.conversation.id, hit)
+        shown = [
+            self._stored(hit.conversation, hit.snippet if hit.message else "") for hit in list(found.values())[:limit]
+        ]
+        return shown, max(0, len(found) - limit) if len(hits) < SEARCH_HITS else None
 
     def reopen(self) -> ConversationController | None:
         """Open the tab closed last again, with its draft. Raises StoreError."""
@@ -82,12 +117,12 @@ class Workspace:
 
     def close(self, tab: ConversationController) -> ConversationController:
         """Close a tab, stop its reply, and return the tab to show now. A conversation in which nothing was written is
-        forgotten. Raises StoreError."""
+        forgotten. Raises StoreError; a tab with something that cannot be saved stays open."""
+        tab.close()
         index = self.tabs.index(tab)
         if len(self.tabs) == 1:
             self.tabs.append(self._fresh(self.default_persona))
         self.tabs.remove(tab)
-        tab.close()
         if not self._forget_if_empty(tab):
             self._closed.append(Tab(tab.id, draft=tab.unsent))
         if tab is self.active:
@@ -107,9 +142,14 @@ class Workspace:
 
     def close_all(self) -> None:
         """Before the program ends: keep everything, wait for nothing. Raises StoreError."""
-        for tab in self.tabs:
-            tab.close()
-        self.save()
+        failures = []
+        for keep in (*(tab.close for tab in self.tabs), self.save):
+            try:
+                keep()
+            except StoreError as failure:  # what else there is can perhaps be kept
+                failures.append(failure)
+        if failures:
+            raise failures[0]
         if not self._store.owns_tabs:
             for tab in self.tabs:
                 self._forget_if_empty(tab)
@@ -117,6 +157,13 @@ class Workspace:
     def persona_of(self, tab: ConversationController) -> Persona | None:
         """The persona a conversation was started with, if it still exists."""
         return self._persona(tab.conversation)
+
+    def _stored(self, conversation: Conversation, found: str = "") -> Stored:
+        if not found and conversation.leaf_id is not None:
+            found = self._store.message(conversation.leaf_id).text
+        persona = self._persona(conversation)
+        name = (persona.title or persona.name) if persona else conversation.persona
+        return Stored(conversation, found, name, self.find(conversation.id) is not None)
 
     def _persona(self, conversation: Conversation) -> Persona | None:
         return next((each for each in self._personas.all if each.name == conversation.persona), None)

@@ -22,6 +22,7 @@ class Terminal:
 
     def __init__(self, command: Sequence[str], columns: int = 140, lines: int = 40) -> None:
         self._screen = pyte.Screen(columns, lines)
+        self._output = bytearray()
         self._stream = pyte.ByteStream(self._screen)
         # readline, where something loads it, exports a size of its own, behind the back of os.environ in this process.
         environment = {name: value for name, value in os.environ.items() if name not in ("LINES", "COLUMNS")}
@@ -48,6 +49,21 @@ class Terminal:
     def text(self) -> str:
         return "\n".join(line.rstrip() for line in self._screen.display)
 
+    @property
+    def is_restored(self) -> bool:
+        """The program left the alternate screen, the mouse and the cursor as it found them."""
+        modes = dict(re.findall(rb"\x1b\[\?(1049|1000|1003|25)([hl])", self._output))
+        return modes == {b"1049": b"l", b"1000": b"l", b"1003": b"l", b"25": b"h"}
+
+    def hang_up(self) -> None:
+        """Close the terminal under the program, and wait until the program ends."""
+        self._child.ptyproc.fileobj.close()
+        self._child.wait()
+
+    def wipe(self) -> None:
+        """Forget what stands on the screen."""
+        self._screen.reset()
+
     def send(self, keys: str) -> None:
         self._child.send(keys)
 
@@ -72,9 +88,12 @@ class Terminal:
     def _read(self) -> bool:
         """Show what the program wrote, waiting a moment for it; False when it ended."""
         try:
-            self._stream.feed(self._child.read_nonblocking(1 << 16, timeout=READ_S))
+            output = self._child.read_nonblocking(1 << 16, timeout=READ_S)
         except pexpect.TIMEOUT:
             pass
         except pexpect.EOF:
             return False
+        else:
+            self._output += output
+            self._stream.feed(output)
         return True

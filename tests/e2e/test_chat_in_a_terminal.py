@@ -16,7 +16,7 @@ from terminal import Terminal
 
 from kvchat import paths
 
-ENTER, CTRL_Q, CTRL_T, F5 = "\r", "\x11", "\x14", "\x1b[15~"
+ENTER, ALT_ENTER, CTRL_Q, CTRL_T, F5 = "\r", "\x1b\r", "\x11", "\x14", "\x1b[15~"
 CTRL_PAGE_UP = "\x1b[5;5~"
 StartChat = Callable[..., Terminal]
 
@@ -31,10 +31,14 @@ def start_chat(home: Path, monkeypatch: pytest.MonkeyPatch) -> StartChat:
     return start
 
 
-def replies() -> list[tuple[str, str]]:
-    """Status and text of the replies as another program sees them, oldest first."""
+def messages(role: str) -> list[tuple[str, str]]:
+    """Status and text of the messages as another program sees them, oldest first."""
     with closing(sqlite3.connect(paths.database_file())) as database:
-        return database.execute("SELECT status, text FROM messages WHERE role = 'assistant' ORDER BY id").fetchall()
+        return database.execute("SELECT status, text FROM messages WHERE role = ? ORDER BY id", [role]).fetchall()
+
+
+def replies() -> list[tuple[str, str]]:
+    return messages("assistant")
 
 
 def engine_of(chat: Terminal) -> psutil.Process:
@@ -143,3 +147,60 @@ def test_a_killed_chat_comes_back_with_its_prompt_and_the_reply_so_far(
         chat.send(CTRL_Q)
         assert chat.wait_for_end() == 0
     assert replies() == [("stopped", so_far)]
+
+
+@pytest.mark.model
+def test_keys_that_arrive_in_one_read_act_in_the_order_typed(start_chat: StartChat, model_folder: Path) -> None:
+    with start_chat("--model", str(model_folder), "--max-tokens", "8", columns=80) as chat:
+        chat.wait_for("Write a message")
+        chat.send(ENTER.join(("first", "second", f"third{ALT_ENTER}fourth")))
+        chat.wait_until(lambda: len(messages("user")) == 2, "two messages sent")
+        chat.wait_for(r"third\W+\n\W+fourth")
+    assert [text for _, text in messages("user")] == ["first", "second"]
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
+def test_a_chat_that_is_told_to_end_keeps_everything_and_restores_the_terminal(
+    start_chat: StartChat, model_folder: Path, ending: signal.Signals
+) -> None:
+    flags = ("--model", str(model_folder), "--max-tokens", "1000", "--temperature", "0")
+    with start_chat(*flags) as chat:
+        chat.wait_for("Write a message")
+        chat.send("Write a very long story." + ENTER + "and a draft")
+        chat.wait_for(r"tpot +\d")
+        chat.wait_for("and a draft")
+        chat.process.send_signal(ending)
+        assert chat.wait_for_end() == 128 + ending
+        assert chat.is_restored
+    [(status, so_far)] = replies()
+    assert status == "stopped"
+    with start_chat(*flags) as chat:
+        chat.wait_for(opening_of(so_far))
+        assert "and a draft" in chat.text
+
+
+@pytest.mark.model
+def test_a_chat_whose_terminal_is_closed_keeps_everything_and_ends(start_chat: StartChat, model_folder: Path) -> None:
+    flags = ("--model", str(model_folder), "--max-tokens", "1000", "--temperature", "0")
+    with start_chat(*flags) as chat:
+        chat.wait_for("Write a message")
+        chat.send("Write a very long story." + ENTER + "and a draft")
+        chat.wait_for(r"tpot +\d")
+        chat.wait_for("and a draft")
+        chat.hang_up()
+    [(_, so_far)] = replies()
+    with start_chat(*flags) as chat:
+        chat.wait_for(opening_of(so_far))
+        assert "and a draft" in chat.text
+
+
+@pytest.mark.model
+def test_a_chat_that_was_suspended_is_drawn_again(start_chat: StartChat, model_folder: Path) -> None:
+    with start_chat("--model", str(model_folder)) as chat:
+        chat.wait_for("Write a message")
+        chat.process.send_signal(signal.SIGTSTP)
+        chat.wait_until(lambda: chat.is_restored, "the terminal as it was")
+        chat.wipe()
+        chat.process.send_signal(signal.SIGCONT)
+        chat.wait_for("Write a message")

@@ -196,15 +196,17 @@ def test_another_end_token_than_the_templates_diverges_at_the_end() -> None:
     assert (prompt.divergence.expected, prompt.divergence.rendered[:10]) == ("</s>", "<|im_end|>")
 
 
-def test_a_half_character_at_the_end_of_a_reply_is_taken_back() -> None:
+@pytest.mark.parametrize("broken", [b"\xf0\x9d\x84", b"\xff", b"\xc3\xc3", b"\xe4\xbdA"])
+def test_bytes_of_a_reply_that_are_no_character_keep_their_ids(broken: bytes) -> None:
     tokenizer = tokenizer_of("metaspace-first")
+    by_byte = {tokenizer.token_bytes(i): i for i in range(tokenizer.vocab_size) if len(tokenizer.token_bytes(i)) == 1}
     chat = Chat(tokenizer)
     fed = chat.ask("hello").ids
-    chat.reply([*tokenizer.encode_plain("a"), *tokenizer.encode_plain("𝄞")[:-1]])
+    reply = [*tokenizer.encode_plain("a"), *(by_byte[bytes([byte])] for byte in broken)]
+    assert "\ufffd" in chat.reply(reply)
     prompt = chat.ask("fox")
-    assert prompt.divergence is not None
-    assert prompt.divergence.token_index == len(fed) + 1
-    assert "a\ufffd<|im_end|>" in tokenizer.text(prompt.ids)
+    assert prompt.divergence is None
+    assert prompt.ids[: len(fed) + len(reply)] == (*fed, *reply)
 
 
 def test_a_control_token_is_not_confirmed_by_the_same_text() -> None:

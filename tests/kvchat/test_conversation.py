@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tui.full_disk import no_space
 from tui.scripted_client import ScriptedClient
 
 from engine.api import Divergence, Finished, Metrics, SamplingParams, TokenDelta
@@ -137,10 +138,11 @@ def test_after_a_divergence_the_ids_along_the_path_are_again_what_the_engine_was
     client.reply("r1", "four five")
     controller.send("six")
     client.reply("r2", "seven eight nine ten")
+    known = len(path_ids(opened.store, controller))
     controller.send("eleven twelve")
     client.accept("r3", Divergence(token_index, "old", "new", "the template trimmed a message"))
     assert path_ids(opened.store, controller) == client.fed["r3"]
-    assert controller.reply is not None and controller.reply.divergence is not None
+    assert controller.reply is not None and controller.reply.reread_tokens == known - token_index
 
 
 def test_ids_of_another_models_tokenizer_are_not_sent(opened: Opened) -> None:
@@ -256,6 +258,49 @@ def test_queued_messages_return_to_the_draft_when_the_reply_fails(opened: Opened
     assert list(opened.client.requests) == ["r1"]
 
 
+@pytest.mark.parametrize("retried", [False, True])
+def test_a_message_that_can_never_be_answered_goes_back_to_the_composer(opened: Opened, retried: bool) -> None:
+    controller, client = opened.controller, opened.client
+    controller.send("one")
+    client.reply("r1", "first")
+    controller.send("too long")
+    controller.send("queued")
+    controller.draft = "typed"
+    if retried:
+        client.die()
+        controller.retry()
+    client.refuse(list(client.requests)[-1], "longer than the context", for_good=True)
+    assert [message.text for message in controller.messages] == ["one", "first"]
+    assert opened.store.path(controller.id) == controller.messages
+    assert (controller.draft, controller.queued) == ("too long\n\nqueued\n\ntyped", [])
+    assert opened.store.open_tabs()[0].draft == controller.draft
+    assert (controller.refusal, opened.changes[-1]) == ("longer than the context", "refused")
+    assert not controller.can_retry
+    controller.send("short")
+    assert [message.text for message in list(client.requests.values())[-1].messages] == ["one", "first", "short"]
+    assert controller.refusal == ""
+
+
+def test_a_conversation_whose_first_message_can_never_be_answered_is_empty_again(opened: Opened) -> None:
+    controller = opened.controller
+    controller.send("too long")
+    opened.client.refuse("r1", "longer than the context", for_good=True)
+    assert (controller.messages, controller.title, controller.draft) == ([], "", "too long")
+    assert opened.store.conversation(controller.id).leaf_id is None
+    controller.send("short")
+    opened.client.reply("r2", "Hi")
+    assert [message.text for message in opened.store.path(controller.id)] == ["short", "Hi"]
+    assert controller.title == "short"
+
+
+def test_a_reply_with_text_is_not_taken_back(opened: Opened) -> None:
+    opened.controller.send("Hello")
+    opened.client.accept("r1")
+    opened.client.say("r1", "Once")
+    opened.client.refuse("r1", "too long by now", for_good=True)
+    assert [message.text for message in opened.store.path(opened.controller.id)] == ["Hello", "Once"]
+
+
 def test_queued_messages_and_the_draft_survive_a_crash(opened: Opened) -> None:
     opened.controller.send("one")
     opened.controller.draft = "thr"
@@ -299,6 +344,56 @@ def test_a_reply_that_cannot_be_saved_goes_on_and_says_so(opened: Opened) -> Non
     assert controller.messages[-1].text == "Hi"
     assert "trouble" in opened.changes
     assert "deleted" in controller.trouble
+
+
+def test_a_reply_that_could_not_be_saved_is_saved_with_the_next_write(opened: Opened) -> None:
+    controller, client = opened.controller, opened.client
+    controller.send("one two")
+    client.accept("r1")
+    with no_space():
+        client.say("r1", "Once upon a time")
+        client.finish("r1")
+        assert controller.trouble
+        with pytest.raises(StoreError):
+            controller.send("and then")
+    assert opened.store.path(controller.id)[-1].text == ""
+    controller.save_draft()
+    assert controller.trouble == ""
+    reply = opened.store.path(controller.id)[-1]
+    assert (reply.text, reply.status, len(reply.token_ids)) == ("Once upon a time", "complete", 4)
+    assert reply.metrics is not None
+    assert opened.store.path(controller.id) == controller.messages
+
+
+def test_what_could_not_be_saved_is_saved_at_the_end_or_that_is_said(opened: Opened) -> None:
+    controller, client = opened.controller, opened.client
+    controller.send("one two")
+    with no_space():
+        client.accept("r1")
+        client.say("r1", "Once upon")
+        with pytest.raises(StoreError):
+            controller.close()
+    controller.close()
+    assert opened.store.path(controller.id) == controller.messages
+    assert [len(message.token_ids) for message in controller.messages] == [2, 2]
+    assert controller.messages[-1].text == "Once upon"
+
+
+def test_taking_a_message_back_is_saved_when_there_is_space_again(opened: Opened) -> None:
+    controller, client = opened.controller, opened.client
+    controller.send("too long")
+    with no_space():
+        client.refuse("r1", "longer than the context", for_good=True)
+    assert controller.messages == []
+    controller.close()
+    assert opened.store.path(controller.id) == []
+
+
+def test_a_conversation_that_was_deleted_elsewhere_can_be_closed(opened: Opened) -> None:
+    opened.controller.send("Hello")
+    opened.store.delete_conversation(opened.controller.id)
+    opened.client.reply("r1", "Hi")
+    opened.controller.close()
 
 
 def test_the_first_message_gives_the_title_until_the_user_does(opened: Opened) -> None:

@@ -77,7 +77,9 @@ class ChatScreen(Screen[None]):
         if pane := self._panes.get(tab.id):
             pane.changed(change)
         if change == "trouble" and tab.trouble:
-            self._complain(StoreError(tab.trouble))
+            self._complain(tab.trouble)
+        if change == "refused":
+            self._complain(f"not sent: {tab.refusal}")
         self._refresh_around()
 
     def engine_changed(self, engine: EngineState, advice: str) -> None:
@@ -120,7 +122,7 @@ class ChatScreen(Screen[None]):
         if tab.reply:
             badge = "queued" if tab.reply.phase == "queued" else "busy"
         elif tab.unread:
-            badge = "failed" if tab.messages[-1].status == "failed" else "unread"
+            badge = "failed" if tab.refusal or tab.messages[-1].status == "failed" else "unread"
         return TabView(tab.id, tab.title or "New chat", badge, tab is self.workspace.active)
 
     def _refresh_panel(self) -> None:
@@ -183,6 +185,15 @@ class ChatScreen(Screen[None]):
         with self._complaining():
             if tab := self.workspace.reopen():
                 await self.show_tab(tab)
+            else:
+                self.notify("no closed tab; Ctrl+O opens any conversation")
+
+    @work
+    async def action_open_conversation(self) -> None:
+        from kvchat.tui.screens.history import HistoryScreen
+
+        if conversation_id := await self.app.push_screen_wait(HistoryScreen(self.workspace.history)):
+            await self.open_stored(conversation_id)
 
     @work
     async def action_rename_tab(self) -> None:
@@ -300,7 +311,7 @@ class ChatScreen(Screen[None]):
         try:
             yield
         except StoreError as error:
-            self._complain(error)
+            self._complain(str(error))
 
-    def _complain(self, error: StoreError) -> None:
-        self.notify(str(error), severity="error", timeout=10, markup=False)
+    def _complain(self, problem: str) -> None:
+        self.notify(printable(problem), severity="error", timeout=10, markup=False)

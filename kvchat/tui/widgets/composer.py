@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from textual import on
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.events import Click, Paste
+from textual.events import Click, Key, Paste
+from textual.keys import Keys
 from textual.message import Message
 from textual.widgets import Static, TextArea
 
@@ -17,6 +21,9 @@ CHIP_LINES = 20
 CHIP_CHARACTERS = 2_000
 SEPARATOR = "\x1e"
 """Between the typed text and each pasted one in a draft; no text that is typed or pasted contains it."""
+
+# Alt+Enter in most terminals. Textual knows it from the few that name each key, and takes this one for Enter.
+cast(dict[str, object], ANSI_SEQUENCES_KEYS)["\x1b\r"] = (Keys.ControlJ,)
 
 
 class Chip(Static):
@@ -44,63 +51,57 @@ class Chip(Static):
 
 
 class Editor(TextArea):
-    """The text itself; it grows with its lines."""
+    """The text itself; it grows with its lines. What is more than text it leaves to its composer."""
 
     BINDINGS = [
-        Binding("enter", "send", "Send", priority=True),
-        Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line", priority=True),
+        Binding("enter", "send", "Send"),
+        Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line"),
     ]
 
-    class Sent(Message):
-        """Enter was pressed."""
-
-    class Pasted(Message):
-        """A text too large to stand in the composer was pasted."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
-
-    class LeftUp(Message):
-        """Up was pressed in an empty composer."""
-
-    class Emptied(Message):
-        """Backspace was pressed in an empty composer."""
-
-    def __init__(self) -> None:
+    def __init__(self, composer: Composer) -> None:
         super().__init__(compact=True, highlight_cursor_line=False, placeholder="Write a message")
+        self._composer = composer
 
-    def action_send(self) -> None:
-        self.post_message(self.Sent())
+    async def on_key(self, event: Key) -> None:
+        """Do what a key is bound to before the next one is read: left to Textual, the key would first travel to the
+        application, and characters typed after it would overtake it."""
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            if await self.app.run_action(binding.action, self):
+                event.stop()
+                event.prevent_default()
+                break
+
+    async def action_send(self) -> None:
+        await self._composer.submit()
 
     def action_newline(self) -> None:
         self.insert("\n")
         self.scroll_cursor_visible()
 
-    def action_cursor_up(self, select: bool = False) -> None:
+    async def action_cursor_up(self, select: bool = False) -> None:  # type: ignore[override]
         if self.text or select:
             super().action_cursor_up(select)
         else:
-            self.post_message(self.LeftUp())
+            await self._composer.recall()
 
-    def action_delete_left(self) -> None:
+    async def action_delete_left(self) -> None:  # type: ignore[override]
         if self.text:
             super().action_delete_left()
         else:
-            self.post_message(self.Emptied())
+            await self._composer.remove_last_chip()
 
-    def action_paste(self) -> None:
-        self._take(self.app.clipboard)
+    async def action_paste(self) -> None:  # type: ignore[override]
+        await self._take(self.app.clipboard)
 
-    def on_paste(self, event: Paste) -> None:
+    async def on_paste(self, event: Paste) -> None:
         event.prevent_default()
         event.stop()
-        self._take(event.text)
+        await self._take(event.text)
 
-    def _take(self, text: str) -> None:
+    async def _take(self, text: str) -> None:
         text = typed(text)
         if text.count("\n") >= CHIP_LINES or len(text) > CHIP_CHARACTERS:
-            self.post_message(self.Pasted(text))
+            await self._composer.add_chip(text)
         else:
             self.replace(text, *self.selection)
             self.scroll_cursor_visible()
@@ -128,7 +129,7 @@ class Composer(Vertical):
 
     def __init__(self, draft: str = "") -> None:
         super().__init__()
-        self.editor = Editor()
+        self.editor = Editor(self)
         self._chips = Horizontal(classes="chips")
         self._initial_draft = draft
 
@@ -165,21 +166,30 @@ class Composer(Vertical):
         for chip in self._chips.query(Chip):
             chip.post_message(Chip.Clicked(chip, keep_text=True))
 
-    @on(Editor.Sent)
-    def _send(self) -> None:
+    async def submit(self) -> None:
+        """Have the message sent, if there is one."""
         if text := self.text:
-            self.post_message(self.Submitted(text))
+            await self._tell(self.Submitted(text))
 
-    @on(Editor.Pasted)
-    async def _add_chip(self, event: Editor.Pasted) -> None:
-        await self._chips.mount(Chip(event.text))
+    async def recall(self) -> None:
+        """Have the last message brought back, unless something is pasted here."""
+        if not self._chips.query(Chip):
+            await self._tell(self.RecallWanted())
+
+    async def add_chip(self, text: str) -> None:
+        """Take a text that is too large to stand in the editor."""
+        await self._chips.mount(Chip(text))
         self._chips_changed()
 
-    @on(Editor.Emptied)
-    async def _remove_last_chip(self) -> None:
+    async def remove_last_chip(self) -> None:
         if chips := self._chips.query(Chip):
             await chips.last().remove()
             self._chips_changed()
+
+    async def _tell(self, message: Message) -> None:
+        """Let the parent act on a message at once; of a posted one it would hear after keys typed later."""
+        if self.parent:
+            await self.parent._dispatch_message(message)
 
     @on(Chip.Clicked)
     async def _dissolve_chip(self, event: Chip.Clicked) -> None:
@@ -188,11 +198,6 @@ class Composer(Vertical):
             self.editor.insert(event.chip.text)
         self._chips_changed()
         self.editor.focus()
-
-    @on(Editor.LeftUp)
-    def _recall(self) -> None:
-        if not self._chips.query(Chip):
-            self.post_message(self.RecallWanted())
 
     @on(TextArea.Changed)
     def _text_changed(self, event: TextArea.Changed) -> None:

@@ -61,9 +61,8 @@ def describe(reply: Reply) -> str:
         case "decode":
             speed = reply.metrics.tokens_per_s if reply.metrics else None
             parts = ([f"{rate(speed)} tok/s"] if speed else []) + [tokens(len(reply.token_ids))]
-    if reply.divergence:
-        at, why = count(reply.divergence.token_index), printable(reply.divergence.reason)
-        parts.append(f"read again from token {at}: {why}")
+    if reply.reread_tokens:
+        parts.append(f"{tokens(reply.reread_tokens)} of history read again")
     return " · ".join(parts)
 
 

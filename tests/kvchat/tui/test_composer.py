@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from chat_driver import Chat, Open
+from textual.events import Key, Paste
 
 from kvchat.store import Store
 from kvchat.tui.widgets.composer import Chip, Editor
@@ -19,11 +20,65 @@ def editor(chat: Chat) -> Editor:
     return chat.app.chat.active_pane.composer.editor
 
 
+def burst(chat: Chat, *keys: str) -> None:
+    """Keys that arrive in one read of the terminal; what is longer than a character is the name of a key."""
+    for key in keys:
+        chat.app.post_message(Key(key, key if len(key) == 1 else None).set_sender(chat.app))
+
+
 async def test_enter_sends_and_ctrl_j_begins_a_new_line(open_chat: Open) -> None:
     async with open_chat() as chat:
         await chat.press("a", "ctrl+j", "b", "shift+enter", "c", "enter")
         await chat.until(lambda: sent(chat) == ["a\nb\nc"])
         assert editor(chat).text == ""
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        (["a", "b", "c", "backspace", "d"], "abd"),
+        (["a", "b", "c", "left", "left", "X"], "aXbc"),
+        (["a", "ctrl+j", "b", "alt+enter", "c"], "a\nb\nc"),
+        (["a", "b", "ctrl+u", "c"], "c"),
+        (["b", "home", "a", "end", "c"], "abc"),
+    ],
+)
+async def test_keys_that_arrive_at_once_act_in_the_order_typed(open_chat: Open, keys: list[str], text: str) -> None:
+    async with open_chat() as chat:
+        burst(chat, *keys)
+        await chat.until(lambda: editor(chat).text == text)
+
+
+async def test_messages_that_arrive_at_once_are_sent_one_by_one(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        burst(chat, *"first", "enter", *"second", "enter", *"third")
+        await chat.until(lambda: editor(chat).text == "third")
+        assert sent(chat) == ["first"] and chat.tab.queued == ["second"]
+        await chat.until(lambda: chat.tab.draft == "third")
+
+
+async def test_a_message_taken_back_at_once_is_continued_by_the_keys_after_it(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        burst(chat, *"one", "enter", *"two", "enter", "up", "!")
+        await chat.until(lambda: editor(chat).text == "two!")
+        assert sent(chat) == ["one"] and not chat.tab.queued
+
+
+async def test_a_paste_followed_at_once_by_enter_is_sent(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        burst(chat, *"Why?")
+        chat.app.post_message(Paste(LOG))
+        burst(chat, "enter", *"next")
+        await chat.until(lambda: editor(chat).text == "next")
+        assert sent(chat) == [f"Why?\n\n{LOG}"]
+
+
+async def test_keys_before_and_after_a_new_tab_go_each_to_their_own(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        first = editor(chat)
+        burst(chat, *"old", "ctrl+t", *"new")
+        await chat.until(lambda: editor(chat).text == "new")
+        assert first.text == "old"
 
 
 @pytest.mark.parametrize("text", ["", "  \n "])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from chat_driver import Chat, Open
+from full_disk import no_space
 from textual.widgets import Input
 
-from kvchat.store import Store
+from kvchat.store import Store, StoreError
 from kvchat.tui.widgets.tab_bar import NewTab, TabLabel
 
 
@@ -165,6 +167,31 @@ async def test_a_closed_tab_comes_back_with_its_draft(open_chat: Open) -> None:
         await chat.until(lambda: chat.tab.draft == "")
         await chat.app.chat.action_reopen_tab()
         await chat.shows("unsent")
+
+
+async def test_with_no_closed_tab_opening_one_again_says_where_the_others_are(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        await chat.app.chat.action_reopen_tab()
+        await chat.shows("no closed tab; Ctrl+O opens any conversation")
+
+
+async def test_a_tab_that_cannot_be_saved_stays_open_and_the_others_are_saved_at_the_end(
+    open_chat: Open, store: Store
+) -> None:
+    async with open_chat() as chat:
+        requests = [await chat.send("one")]
+        await chat.press("ctrl+t")
+        requests.append(await chat.send("two"))
+        for request in requests:
+            chat.client.accept(request)
+            chat.client.say(request, "half")
+        workspace = chat.app.workspace
+        await chat.until(lambda: all(tab.reply.text for tab in workspace.tabs))
+        with no_space(), pytest.raises(StoreError):
+            workspace.close(workspace.active)
+        assert titles(chat) == ["one", "two"]
+        workspace.close_all()
+        assert [store.path(tab.id)[-1].text for tab in workspace.tabs] == ["half", "half"]
 
 
 async def test_a_tab_is_renamed(open_chat: Open, store: Store) -> None:

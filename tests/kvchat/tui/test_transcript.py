@@ -38,13 +38,40 @@ async def test_a_reply_says_what_it_is_doing_and_then_what_it_cost(open_chat: Op
         await chat.shows("ttft 182 ms · tpot 24.1 ms · 41.5 tok/s · 1 token · 93 % cached")
 
 
-async def test_a_rebuilt_prompt_says_where_and_why(open_chat: Open) -> None:
+async def test_a_reply_says_how_much_of_the_history_was_read_again(open_chat: Open) -> None:
     async with open_chat() as chat:
         chat.client.reply(await chat.send("one two"), "three")
         request = await chat.send("four")
-        chat.client.accept(request, Divergence(2, "three", " three", "the template trims replies"))
+        chat.client.accept(request, Divergence(chat.tab.context_tokens - 1, "three", " three", "trimmed"))
         chat.client.say(request, "five")
-        await chat.shows("1 token · read again from token 2: the template trims replies")
+        await chat.shows("1 token · 1 token of history read again")
+
+
+async def test_a_message_that_can_never_be_answered_goes_back_to_the_composer(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        chat.client.reply(await chat.send("Hello"), "Hi there")
+        request = await chat.send("far too [long]")
+        await chat.shows("waiting for the engine")
+        await chat.type("typed")
+        chat.client.refuse(request, "the prompt has [9,000] tokens", for_good=True)
+        await chat.shows("not sent: the prompt has [9,000] tokens", "Hi there")
+        await chat.shows_not("waiting for the engine")
+        editor = chat.app.chat.active_pane.composer.editor
+        await chat.until(lambda: editor.text == "far too [long]\n\ntyped")
+        await chat.shows_not("F5")
+        await chat.until(lambda: len(chat.app.query("UserMessage")) == 1)
+
+
+async def test_after_a_refused_first_message_the_conversation_is_a_new_one(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        request = await chat.send("far too long")
+        await chat.press("ctrl+t")
+        chat.client.refuse(request, "the prompt has 9,000 tokens", for_good=True)
+        await chat.shows("New chat !")
+        await chat.press("alt+1")
+        await chat.shows("Everything stays on this machine", "far too long")
+        chat.client.reply(await chat.send(" no more"), "Hi")
+        await chat.shows("1 far too long no more", "Hi")
 
 
 async def test_brackets_and_html_in_a_reply_are_text(open_chat: Open) -> None:
