@@ -4,59 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tui.full_disk import no_space
+from opened_conversation import MODEL, Opened
 from tui.scripted_client import ScriptedClient
 
 from engine.api import Divergence, Finished, Metrics, SamplingParams, TokenDelta
-from kvchat.conversation import Change, ConversationController, title_of
-from kvchat.store import Store, StoreError, Tab
-
-MODEL = "smollm2"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "kvchat.db") as store:
-        yield store
-
-
-@pytest.fixture
-def client() -> ScriptedClient:
-    return ScriptedClient()
-
-
-class Opened:
-    """A controller whose client talks to it alone, and what it told its observer."""
-
-    def __init__(self, store: Store, client: ScriptedClient, system_prompt: str = "", model: str = MODEL) -> None:
-        self.seconds = 0.0
-        self.changes: list[Change] = []
-        conversation = store.create_conversation(system_prompt=system_prompt, model=MODEL)
-        store.save_tabs([Tab(conversation.id)])
-        self.store, self.client = store, client
-        self.controller = self.open(conversation.id, model)
-
-    def open(self, conversation_id: str, model: str = MODEL) -> ConversationController:
-        controller = ConversationController(
-            self.store.conversation(conversation_id),
-            store=self.store,
-            client=self.client,
-            model=model,
-            pin_system=False,
-            on_change=lambda _, change: self.changes.append(change),
-            clock=lambda: self.seconds,
-        )
-        self.client.start(lambda events: [controller.handle(event) for event in events])
-        return controller
-
-
-@pytest.fixture
-def opened(store: Store, client: ScriptedClient) -> Opened:
-    return Opened(store, client)
+from kvchat.conversation import ConversationController, title_of
+from kvchat.store import Store
 
 
 def path_ids(store: Store, controller: ConversationController) -> tuple[int, ...]:
@@ -326,74 +281,6 @@ def test_events_of_other_requests_change_nothing(opened: Opened) -> None:
     opened.client.emit(TokenDelta("r7", "stray", (1,)), Finished("r7", "stop", "stray", (1,), Metrics()))
     assert opened.changes == before
     assert opened.controller.reply is not None and opened.controller.reply.text == ""
-
-
-def test_a_message_that_cannot_be_stored_is_not_sent(opened: Opened) -> None:
-    opened.store.delete_conversation(opened.controller.id)
-    with pytest.raises(StoreError):
-        opened.controller.send("Hello")
-    assert not opened.client.requests
-    assert opened.controller.reply is None
-
-
-def test_a_reply_that_cannot_be_saved_goes_on_and_says_so(opened: Opened) -> None:
-    controller, client = opened.controller, opened.client
-    controller.send("Hello")
-    opened.store.delete_conversation(controller.id)
-    client.reply("r1", "Hi")
-    assert controller.messages[-1].text == "Hi"
-    assert "trouble" in opened.changes
-    assert "deleted" in controller.trouble
-
-
-def test_a_reply_that_could_not_be_saved_is_saved_with_the_next_write(opened: Opened) -> None:
-    controller, client = opened.controller, opened.client
-    controller.send("one two")
-    client.accept("r1")
-    with no_space():
-        client.say("r1", "Once upon a time")
-        client.finish("r1")
-        assert controller.trouble
-        with pytest.raises(StoreError):
-            controller.send("and then")
-    assert opened.store.path(controller.id)[-1].text == ""
-    controller.save_draft()
-    assert controller.trouble == ""
-    reply = opened.store.path(controller.id)[-1]
-    assert (reply.text, reply.status, len(reply.token_ids)) == ("Once upon a time", "complete", 4)
-    assert reply.metrics is not None
-    assert opened.store.path(controller.id) == controller.messages
-
-
-def test_what_could_not_be_saved_is_saved_at_the_end_or_that_is_said(opened: Opened) -> None:
-    controller, client = opened.controller, opened.client
-    controller.send("one two")
-    with no_space():
-        client.accept("r1")
-        client.say("r1", "Once upon")
-        with pytest.raises(StoreError):
-            controller.close()
-    controller.close()
-    assert opened.store.path(controller.id) == controller.messages
-    assert [len(message.token_ids) for message in controller.messages] == [2, 2]
-    assert controller.messages[-1].text == "Once upon"
-
-
-def test_taking_a_message_back_is_saved_when_there_is_space_again(opened: Opened) -> None:
-    controller, client = opened.controller, opened.client
-    controller.send("too long")
-    with no_space():
-        client.refuse("r1", "longer than the context", for_good=True)
-    assert controller.messages == []
-    controller.close()
-    assert opened.store.path(controller.id) == []
-
-
-def test_a_conversation_that_was_deleted_elsewhere_can_be_closed(opened: Opened) -> None:
-    opened.controller.send("Hello")
-    opened.store.delete_conversation(opened.controller.id)
-    opened.client.reply("r1", "Hi")
-    opened.controller.close()
 
 
 def test_the_first_message_gives_the_title_until_the_user_does(opened: Opened) -> None:
