@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM
 from engine import Engine, EngineConfig, GenerationRequest, SamplingParams
 from engine.locate import model_folder
 
-ROUNDS = 5
+ROUNDS = 7
 NEW_TOKENS = 24
 MIB = 1 << 20
 
