@@ -1,4 +1,4 @@
-"""One protocol for whoever drives an engine: in this process (one-shot, benches, tests) or in its own (TUI)."""
+"""One protocol for whoever drives an engine: on a thread of this process, or in a process of its own (the TUI)."""
 
 from __future__ import annotations
 

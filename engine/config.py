@@ -35,7 +35,7 @@ class EngineConfig(msgspec.Struct, frozen=True):
     pin_fraction: float = 0.25
     """Share of the pool that pinned prefixes may hold."""
     threads: int | None = None
-    """None: the cores this process may use."""
+    """None: the physical cores this process may use."""
 
     def __post_init__(self) -> None:
         cores = os.cpu_count() or 1

@@ -41,14 +41,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def model(self) -> str:
         return str(self.engine.model)
 
-    def engine_config(self, model_folder: Path, **overrides: Any) -> EngineConfig:
-        """The engine's settings for an installed model; `overrides` that are not None win over the file.
-
-        Raises engine.errors.ConfigError when an override is out of range.
-        """
-        given = {name: value for name, value in overrides.items() if value is not None}
-        return msgspec.structs.replace(self.engine, model=model_folder, **given)
-
 
 def _keys(kind: type[msgspec.Struct], without: Set[str] = frozenset()) -> dict[str, Any]:
     return {field.name: field.type for field in msgspec.structs.fields(kind) if field.name not in without}

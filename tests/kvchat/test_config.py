@@ -13,7 +13,6 @@ import tomli
 import kvchat
 from engine.api import SamplingParams
 from engine.config import EngineConfig
-from engine.errors import ConfigError as EngineConfigError
 from kvchat.config import Config, ConfigError, UiConfig, load_config
 from kvchat.toml_file import parse_size
 
@@ -180,14 +179,6 @@ def test_sizes_have_binary_and_decimal_units(written: object, size: int) -> None
 def test_other_sizes_are_refused(written: object) -> None:
     with pytest.raises(ValueError, match='expected a number of bytes or a size such as "512MiB"'):
         parse_size(written)
-
-
-def test_options_of_the_command_line_win_over_the_file(file: Path) -> None:
-    file.write_text('[engine]\ndevice = "cuda"\nblock_size = 8')
-    config = load_config(file).engine_config(Path("/models/m"), device="cpu", kv_dtype=None)
-    assert config == EngineConfig(Path("/models/m"), device="cpu", block_size=8)
-    with pytest.raises(EngineConfigError, match="block_size must be"):
-        load_config(file).engine_config(Path("/models/m"), block_size=0)
 
 
 def test_the_example_file_shows_the_defaults() -> None:
