@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sqlite3
@@ -193,3 +194,16 @@ def test_a_chat_whose_terminal_is_closed_keeps_everything_and_ends(start_chat: S
     with start_chat(*flags) as chat:
         chat.wait_for(opening_of(so_far))
         assert "and a draft" in chat.text
+
+
+@pytest.mark.model
+def test_a_chat_that_was_suspended_is_drawn_again(start_chat: StartChat, model_folder: Path) -> None:
+    with start_chat("--model", str(model_folder)) as chat:
+        chat.wait_for("Write a message")
+        chat.process.send_signal(signal.SIGTSTP)
+        chat.wait_until(lambda: chat.is_restored, "the terminal as it was")
+        # The process stops a moment later: a SIGCONT in between would be lost.
+        os.waitid(os.P_PID, chat.process.pid, os.WSTOPPED | os.WNOWAIT)
+        chat.wipe()
+        chat.process.send_signal(signal.SIGCONT)
+        chat.wait_for("Write a message")
