@@ -209,9 +209,12 @@ class ModelInfo(msgspec.Struct, frozen=True):
     n_kv_head: int
     head_dim: int
     dtype: str
+    weights: str
+    """int4, int8, "int4 + int8", or the dtype."""
     kv_dtype: str
     device: str
     weight_bytes: int
+    """Of the weights that a decode step reads."""
     kv_token_bytes: int
     """2 x n_layer x n_kv_head x head_dim x bytes per value."""
 

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from platformdirs import user_data_path
+from platformdirs import user_cache_path, user_data_path
 
 from engine.errors import ModelError
 
@@ -20,6 +20,11 @@ HUB_REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 def models_dir() -> Path:
     """The folder of installed models, `models` in the user's data folder; it need not exist."""
     return user_data_path("kvchat", appauthor=False) / "models"
+
+
+def cache_dir() -> Path:
+    """What the engine can make again: compiled kernels, packed weights. It need not exist."""
+    return user_cache_path("kvchat", appauthor=False)
 
 
 def installed_names() -> list[str]:

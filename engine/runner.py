@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,8 +18,9 @@ from engine.kv_cache import KVCache, count_blocks, token_bytes
 from engine.model.config import ModelConfig
 from engine.model.decoder import Decoder, Step
 from engine.model.loader import Checkpoint
+from engine.model.native import MAX_ROWS, MAX_SPAN, NativeDecoder, obstacle
 from engine.model.rope import Rope
-from engine.model.weights import WeightsLoader
+from engine.model.weights import ModelTensors, load_weights
 from kernels import select
 from kernels.contract import Span
 
@@ -55,12 +56,15 @@ class ModelRunner:
         self.config = ModelConfig.read(folder)
         context_length = _context_length(config, self.config)
         kernels = select(device, dtype)
-        checkpoint = Checkpoint(folder, device, dtype)
+        tensors = ModelTensors(self.config, Checkpoint(folder, device))
         with torch.inference_mode():
-            weights = WeightsLoader(self.config, checkpoint, kernels).load(
-                lambda fraction: report("loading the weights", fraction)
+            native = None
+            if _wants_native(config, self.config, device, kv_dtype):
+                native = NativeDecoder(folder, self.config, tensors, config.weights, report)
+            weights = load_weights(
+                self.config, tensors, kernels, dtype, lambda fraction: report("loading the weights", fraction)
             )
-            del checkpoint
+            tensors.check_all_taken()
             rope = Rope(self.config.rope, self.config.head_dim, context_length)
             self._decoder = Decoder(self.config, weights, rope, kernels)
             self._cache = KVCache(
@@ -70,7 +74,9 @@ class ModelRunner:
                 kv_dtype,
                 device,
             )
-        self._device = device
+            if native:
+                native.attach(weights.embedding, rope, self._cache.layers, torch.get_num_threads())
+        self._native = native
         self.num_blocks, self.block_bytes = self._cache.num_blocks, self._cache.block_bytes
         self.block_size = config.block_size
         self.info = ModelInfo(
@@ -80,18 +86,49 @@ class ModelRunner:
             n_head=self.config.n_head,
             n_kv_head=self.config.n_kv_head,
             head_dim=self.config.head_dim,
-            dtype=str(dtype).removeprefix("torch."),
-            kv_dtype=str(kv_dtype).removeprefix("torch."),
+            dtype=name_of(dtype),
+            weights=native.format if native else name_of(dtype),
+            kv_dtype=name_of(kv_dtype),
             device=str(device),
-            weight_bytes=weights.count * dtype.itemsize,
+            weight_bytes=native.weight_bytes if native else tensors.count * dtype.itemsize,
             kv_token_bytes=token_bytes(self.config, kv_dtype),
         )
 
     @torch.inference_mode()
     def run(self, chunks: Sequence[Chunk]) -> Tensor:
         """Compute every chunk, its keys and values included, and return the logits that were asked for, in the
-        order of the chunks: [number of chunks that want logits, vocab] float32."""
-        return self._decoder.forward(self._step(chunks), self._cache.layers)
+        order of the chunks: [number of chunks that want logits, vocab] float32. They may change at the next call."""
+        passes = list(self._passes(chunks))
+        if len(passes) == 1:
+            [(_, forward)] = passes
+            return forward(self._step(chunks))
+        parts: list[Tensor] = []
+        order: list[int] = []
+        for indices, forward in passes:
+            parts.append(forward(self._step([chunks[index] for index in indices])).clone())
+            order += [index for index in indices if chunks[index].wants_logits]
+        rows = torch.tensor(sorted(range(len(order)), key=order.__getitem__), device=parts[0].device)
+        return torch.cat(parts).index_select(0, rows)
+
+    def _passes(self, chunks: Sequence[Chunk]) -> Iterator[tuple[list[int], Callable[[Step], Tensor]]]:
+        """Who computes which chunks: the native kernels few rows at a time, torch the rest at once."""
+        many: list[int] = []
+        few: list[int] = []
+        rows = 0
+        for index, chunk in enumerate(chunks):
+            size = len(chunk.token_ids)
+            if self._native is None or size > MAX_SPAN:
+                many.append(index)
+                continue
+            if rows + size > MAX_ROWS:
+                yield few, self._native.forward
+                few, rows = [], 0
+            few.append(index)
+            rows += size
+        if few and self._native:
+            yield few, self._native.forward
+        if many:
+            yield many, lambda step: self._decoder.forward(step, self._cache.layers)
 
     @torch.inference_mode()
     def copy_rows(self, copies: Sequence[tuple[int, int, int]]) -> None:
@@ -99,31 +136,35 @@ class ModelRunner:
         self._cache.copy_rows(copies)
 
     def _step(self, chunks: Sequence[Chunk]) -> Step:
-        token_ids: list[int] = []
-        positions: list[int] = []
-        slots: list[int] = []
-        spans: list[Span] = []
+        step = Step([], [], [], [], [])
         last_rows: dict[int, int] = {}
         # Decodes first, by length: those that attention handles together are neighbours.
         for index in sorted(range(len(chunks)), key=lambda i: (len(chunks[i].token_ids) > 1, chunks[i].start)):
             ids, start, table, _ = chunks[index]
             end = start + len(ids)
-            token_ids += ids
-            positions += range(start, end)
-            slots += [table[p // self.block_size] * self.block_size + p % self.block_size for p in range(start, end)]
-            spans.append(Span(len(ids), end, table))
-            last_rows[index] = len(token_ids) - 1
-        logit_rows = [last_rows[index] for index, chunk in enumerate(chunks) if chunk.wants_logits]
-        return Step(
-            token_ids=self._tensor(token_ids),
-            positions=self._tensor(positions),
-            slots=self._tensor(slots),
-            spans=spans,
-            logit_rows=self._tensor(logit_rows),
-        )
+            step.token_ids.extend(ids)
+            step.positions.extend(range(start, end))
+            step.slots.extend(
+                table[p // self.block_size] * self.block_size + p % self.block_size for p in range(start, end)
+            )
+            step.spans.append(Span(len(ids), end, table))
+            last_rows[index] = len(step.token_ids) - 1
+        step.logit_rows.extend(last_rows[index] for index, chunk in enumerate(chunks) if chunk.wants_logits)
+        return step
 
-    def _tensor(self, values: list[int]) -> Tensor:
-        return torch.tensor(values, dtype=torch.int64, device=self._device)
+
+def _wants_native(config: EngineConfig, model: ModelConfig, device: torch.device, kv_dtype: torch.dtype) -> bool:
+    """Whether the settings and the machine call for the native kernels."""
+    if config.weights == "bf16" or (config.weights == "auto" and config.dtype != "auto"):
+        return False
+    problem = obstacle(model, device, kv_dtype)
+    if problem and config.weights != "auto":
+        raise ConfigError(f"weights {config.weights!r} need the native kernels, which cannot be used here: {problem}")
+    return problem is None
+
+
+def name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def usable_cores() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -18,15 +19,15 @@ from kernels.contract import AttentionPlan, Span
 class Step(NamedTuple):
     """What one forward pass computes: T tokens of several sequences, span after span."""
 
-    token_ids: Tensor
-    """[T] int64"""
-    positions: Tensor
-    """[T] int64, of each token within its sequence."""
-    slots: Tensor
-    """[T] int64, where its key and value go."""
-    spans: Sequence[Span]
-    logit_rows: Tensor
-    """[N] int64, the rows whose next token is asked for."""
+    token_ids: list[int]
+    """T"""
+    positions: list[int]
+    """T, of each token within its sequence."""
+    slots: list[int]
+    """T, where its key and value go."""
+    spans: list[Span]
+    logit_rows: list[int]
+    """N, the rows whose next token is asked for."""
 
 
 class Decoder:
@@ -41,21 +42,25 @@ class Decoder:
         """Write the step's keys and values into each layer's cache (laid out as `kernels.contract` says) and return
         the logits of the rows asked for, [N, vocab] float32."""
         config, weights, kernels = self._config, self._weights, self._kernels
-        cos_sin = self._rope.cos_sin(step.positions, weights.embedding.dtype)
+        token_ids, positions, slots, logit_rows = (
+            torch.tensor(values, dtype=torch.int64, device=weights.norm.device)
+            for values in (step.token_ids, step.positions, step.slots, step.logit_rows)
+        )
+        cos_sin = self._rope.cos_sin(positions, weights.norm.dtype)
         block_size, group_size = cache[0].shape[2], config.n_head // config.n_kv_head
         plans = {
             window: kernels.plan_attention(step.spans, block_size, group_size, window) for window in set(config.windows)
         }
-        hidden = F.embedding(step.token_ids, weights.embedding)
+        hidden = F.embedding(token_ids, weights.embedding).to(weights.norm.dtype)
         x = kernels.rms_norm(hidden, weights.layers[0].attention_norm, config.norm_eps)
         for layer, layer_cache, window, next_norm in zip(
             weights.layers, cache, config.windows, self._next_norms, strict=True
         ):
-            x = self._attention(layer, x, cos_sin, step.slots, layer_cache, plans[window])
+            x = self._attention(layer, x, cos_sin, slots, layer_cache, plans[window])
             x, hidden = kernels.add_rms_norm(x, hidden, layer.mlp_norm, config.norm_eps)
             x = kernels.linear(kernels.gated(kernels.linear(x, layer.gate_up), config.activation), layer.down)
             x, hidden = kernels.add_rms_norm(x, hidden, next_norm, config.norm_eps)
-        return kernels.linear(x.index_select(0, step.logit_rows), weights.head).float()
+        return kernels.linear(x.index_select(0, logit_rows), weights.head).float()
 
     def _attention(
         self,

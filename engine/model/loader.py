@@ -22,8 +22,8 @@ class Checkpoint:
     Raises ModelError, naming file and tensor, when files or tensors are missing, damaged, unexpected or misshapen.
     """
 
-    def __init__(self, folder: Path, device: torch.device, dtype: torch.dtype) -> None:
-        self._folder, self._device, self._dtype = folder, device, dtype
+    def __init__(self, folder: Path, device: torch.device) -> None:
+        self._folder, self._device = folder, device
         self._homes: dict[str, tuple[Path, Any]] = {}
         for path in _shards(folder):
             file = _open(path)
@@ -34,12 +34,8 @@ class Checkpoint:
         return name in self._homes
 
     def take(self, *parts: tuple[str, tuple[int, ...]]) -> Tensor:
-        """The named tensors of the given shapes, one under the other, on the device and in the dtype asked for."""
-        rows = sum(shape[0] for _, shape in parts)
-        out = torch.empty((rows, *parts[0][1][1:]), dtype=self._dtype, device=self._device)
-        for (name, shape), target in zip(parts, out.split([shape[0] for _, shape in parts]), strict=True):
-            target.copy_(self._tensor(name, shape))
-        return out
+        """The named tensors of the given shapes, one under the other, on the device and in the dtype they have."""
+        return torch.cat([self._tensor(name, shape).to(self._device) for name, shape in parts])
 
     def _tensor(self, name: str, shape: tuple[int, ...]) -> Tensor:
         if name not in self._homes:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from engine.model.config import ModelConfig
@@ -32,60 +34,127 @@ class LayerWeights:
 @dataclass(slots=True)
 class Weights:
     embedding: Tensor
-    """[vocab, hidden]"""
+    """[vocab, hidden], in the dtype it is stored in"""
     layers: list[LayerWeights]
     norm: Tensor
     head: PackedLinear
     """[vocab, hidden]"""
-    count: int
-    """Values in all, a tied embedding counted once."""
 
 
-class WeightsLoader:
-    """Takes what the config describes out of a checkpoint, tensor by tensor. Raises ModelError."""
+NORMS = {
+    "attention_norm": "input_layernorm",
+    "q_norm": "self_attn.q_norm",
+    "k_norm": "self_attn.k_norm",
+    "mlp_norm": "post_attention_layernorm",
+}
+LINEARS = {
+    "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "out": ("self_attn.o_proj",),
+    "gate_up": ("mlp.gate_proj", "mlp.up_proj"),
+    "down": ("mlp.down_proj",),
+}
+"""The fields of a layer and their names in a checkpoint. Linear layers that read the same input are fused."""
 
-    def __init__(self, config: ModelConfig, checkpoint: Checkpoint, kernels: Kernels) -> None:
-        self._config, self._checkpoint, self._kernels = config, checkpoint, kernels
-        self._count = 0
 
-    def load(self, on_progress: Callable[[float], None]) -> Weights:
-        """`on_progress` is told the fraction of layers done, after each."""
-        config = self._config
-        embedding = self._take(("model.embed_tokens.weight", (config.vocab_size, config.hidden_size)))
-        layers = []
-        for index in range(config.n_layer):
-            layers.append(self._layer(f"model.layers.{index}."))
-            on_progress((index + 1) / config.n_layer)
-        norm = self._take(("model.norm.weight", (config.hidden_size,)))
-        tied = config.tied_embeddings and "lm_head.weight" not in self._checkpoint
-        head = embedding if tied else self._take(("lm_head.weight", (config.vocab_size, config.hidden_size)))
-        self._checkpoint.check_all_taken()
-        return Weights(embedding, layers, norm, self._kernels.pack_linear(head), self._count)
+class ModelTensors:
+    """What the config describes, out of a checkpoint, in the dtypes it is stored in. Raises ModelError."""
 
-    def _layer(self, prefix: str) -> LayerWeights:
-        config = self._config
+    def __init__(self, config: ModelConfig, checkpoint: Checkpoint) -> None:
+        self._config, self._checkpoint = config, checkpoint
         hidden, inner, head_dim = config.hidden_size, config.intermediate_size, config.head_dim
         q_size, kv_size = config.n_head * head_dim, config.n_kv_head * head_dim
-        attention, mlp = prefix + "self_attn.", prefix + "mlp."
-        qkv = ((attention + "q_proj", q_size), (attention + "k_proj", kv_size), (attention + "v_proj", kv_size))
-        return LayerWeights(
-            attention_norm=self._take((prefix + "input_layernorm.weight", (hidden,))),
-            qkv=self._linear(hidden, config.qkv_bias, *qkv),
-            q_norm=self._take((attention + "q_norm.weight", (head_dim,))) if config.qk_norm else None,
-            k_norm=self._take((attention + "k_norm.weight", (head_dim,))) if config.qk_norm else None,
-            out=self._linear(q_size, config.out_bias, (attention + "o_proj", hidden)),
-            mlp_norm=self._take((prefix + "post_attention_layernorm.weight", (hidden,))),
-            gate_up=self._linear(hidden, config.mlp_bias, (mlp + "gate_proj", inner), (mlp + "up_proj", inner)),
-            down=self._linear(inner, config.mlp_bias, (mlp + "down_proj", hidden)),
+        self._shapes = {
+            "self_attn.q_proj": (q_size, hidden),
+            "self_attn.k_proj": (kv_size, hidden),
+            "self_attn.v_proj": (kv_size, hidden),
+            "self_attn.o_proj": (hidden, q_size),
+            "mlp.gate_proj": (inner, hidden),
+            "mlp.up_proj": (inner, hidden),
+            "mlp.down_proj": (hidden, inner),
+            "input_layernorm": (hidden,),
+            "post_attention_layernorm": (hidden,),
+            "self_attn.q_norm": (head_dim,),
+            "self_attn.k_norm": (head_dim,),
+        }
+        self._biased = {
+            "qkv": config.qkv_bias,
+            "out": config.out_bias,
+            "gate_up": config.mlp_bias,
+            "down": config.mlp_bias,
+        }
+
+    @property
+    def count(self) -> int:
+        """Values in all, a tied embedding counted once."""
+        config = self._config
+        tables = 1 if self._head_is_tied else 2
+        layer = sum(
+            math.prod(self._shapes[name]) + self._shapes[name][0] * self._biased[field]
+            for field, names in LINEARS.items()
+            for name in names
         )
+        norms = 2 * config.hidden_size + 2 * config.head_dim * config.qk_norm
+        return tables * config.vocab_size * config.hidden_size + config.n_layer * (layer + norms) + config.hidden_size
 
-    def _linear(self, inputs: int, bias: bool, *parts: tuple[str, int]) -> PackedLinear:
-        """Linear layers that read the same input, fused into one."""
-        weight = self._take(*((f"{name}.weight", (outputs, inputs)) for name, outputs in parts))
-        biases = self._take(*((f"{name}.bias", (outputs,)) for name, outputs in parts)) if bias else None
-        return self._kernels.pack_linear(weight, biases)
+    @property
+    def _head_is_tied(self) -> bool:
+        return self._config.tied_embeddings and "lm_head.weight" not in self._checkpoint
 
-    def _take(self, *parts: tuple[str, tuple[int, ...]]) -> Tensor:
-        tensor = self._checkpoint.take(*parts)
-        self._count += tensor.numel()
-        return tensor
+    @property
+    def embedding(self) -> Tensor:
+        """[vocab, hidden]"""
+        return self._checkpoint.take(("model.embed_tokens.weight", (self._config.vocab_size, self._config.hidden_size)))
+
+    @property
+    def norm(self) -> Tensor:
+        """[hidden]"""
+        return self._checkpoint.take(("model.norm.weight", (self._config.hidden_size,)))
+
+    @property
+    def head(self) -> Tensor:
+        """[vocab, hidden]"""
+        if self._head_is_tied:
+            return self.embedding
+        return self._checkpoint.take(("lm_head.weight", (self._config.vocab_size, self._config.hidden_size)))
+
+    def norms(self, layer: int, dtype: torch.dtype) -> dict[str, Tensor | None]:
+        """Every field of NORMS, None for what the model does not have."""
+        return {
+            field: self._take(layer, "weight", name).to(dtype) if self._config.qk_norm or name.endswith("layernorm") else None
+            for field, name in NORMS.items()
+        }
+
+    def weight(self, layer: int, field: str) -> Tensor:
+        """Of a field of LINEARS, [out, in]."""
+        return self._take(layer, "weight", *LINEARS[field])
+
+    def bias(self, layer: int, field: str) -> Tensor | None:
+        """Of a field of LINEARS, [out]."""
+        return self._take(layer, "bias", *LINEARS[field]) if self._biased[field] else None
+
+    def check_all_taken(self) -> None:
+        """Raises ModelError when tensors are left that would change what the model computes."""
+        self._checkpoint.check_all_taken()
+
+    def _take(self, layer: int, kind: str, *names: str) -> Tensor:
+        def shape(name: str) -> tuple[int, ...]:
+            return self._shapes[name] if kind == "weight" else self._shapes[name][:1]
+
+        return self._checkpoint.take(*((f"model.layers.{layer}.{name}.{kind}", shape(name)) for name in names))
+
+
+def load_weights(
+    config: ModelConfig, tensors: ModelTensors, kernels: Kernels, dtype: torch.dtype, on_progress: Callable[[float], None]
+) -> Weights:
+    """The weights for kernels that compute in `dtype`. `on_progress` is told the fraction of layers done, after each."""
+    layers = []
+    for layer in range(config.n_layer):
+        linears = {}
+        for field in LINEARS:
+            bias = tensors.bias(layer, field)
+            bias = None if bias is None else bias.to(dtype)
+            linears[field] = kernels.pack_linear(tensors.weight(layer, field).to(dtype), bias)
+        layers.append(LayerWeights(**tensors.norms(layer, dtype), **linears))  # type: ignore[arg-type]
+        on_progress((layer + 1) / config.n_layer)
+    head = kernels.pack_linear(tensors.head.to(dtype))
+    return Weights(tensors.embedding, layers, tensors.norm.to(dtype), head)

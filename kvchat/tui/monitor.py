@@ -1,4 +1,4 @@
-"""What is known of the engine at a moment, gathered for the panel."""
+"""What is known of the engine and the interface at a moment, gathered for the panel."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import deque
 from engine.api import EngineState, EngineStats
 from kvchat.conversation import ConversationController
 from kvchat.personas import Persona
+from kvchat.tui.responsiveness import Gauge
 from kvchat.tui.widgets.panel import Vitals
 
 SPEED_SAMPLES = 120
@@ -16,6 +17,7 @@ class Monitor:
     """Keeps the engine's last state and numbers, and how fast it was lately."""
 
     def __init__(self) -> None:
+        self.gauge = Gauge()
         self._engine = EngineState("loading")
         self._stats = EngineStats()
         self._speeds: deque[float] = deque(maxlen=SPEED_SAMPLES)
@@ -28,8 +30,9 @@ class Monitor:
     def stats_changed(self, stats: EngineStats) -> None:
         self._stats = stats
 
-    def vitals(self, tab: ConversationController, persona: Persona | None) -> Vitals:
-        """Everything about the engine and one conversation; each call takes a sample of the speed."""
+    def vitals(self, tab: ConversationController, persona: Persona | None, debug: bool) -> Vitals:
+        """Everything about the engine and one conversation, with `debug` about the interface too; each call takes a
+        sample of the speed."""
         if self._stats.running:
             self._speeds.append(self._stats.tokens_per_s)
         return Vitals(
@@ -40,4 +43,5 @@ class Monitor:
             metrics=tab.metrics,
             context_tokens=tab.context_tokens,
             speeds=list(self._speeds),
+            responsiveness=self.gauge.read() if debug else None,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from textual import on, work
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from textual.widgets import Markdown
 
 PANEL_REFRESH_S = 0.25
-_PANEL_MODES: tuple[PanelMode, ...] = ("full", "compact", "off")
+DEBUG_REFRESH_S = 0.5
+"""Seldom, as drawing the numbers changes them."""
+_PANEL_MODES: tuple[PanelMode, ...] = ("full", "compact", "off", "debug")
 
 
 class ChatScreen(Screen[None]):
@@ -70,10 +73,14 @@ class ChatScreen(Screen[None]):
     async def on_mount(self) -> None:
         await self._show_active()
 
+    def on_unmount(self) -> None:
+        self._monitor.gauge.watch(False)
+
     # What the application tells
 
     def conversation_changed(self, tab: ConversationController, change: Change) -> None:
         """A conversation has something new to show."""
+        self._monitor.gauge.updated()
         if pane := self._panes.get(tab.id):
             pane.changed(change)
         if change == "trouble" and tab.trouble:
@@ -111,6 +118,7 @@ class ChatScreen(Screen[None]):
         """Everything but the conversation itself."""
         self._tab_bar.show([self._tab_view(tab) for tab in self.workspace.tabs])
         self._refresh_panel()
+        self._watch()
         tab = self.workspace.active
         bound = (tab.reply is not None, tab.can_retry)
         if bound != self._bound:
@@ -125,17 +133,29 @@ class ChatScreen(Screen[None]):
             badge = "failed" if tab.refusal or tab.messages[-1].status == "failed" else "unread"
         return TabView(tab.id, tab.title or "New chat", badge, tab is self.workspace.active)
 
-    def _refresh_panel(self) -> None:
+    def _refresh_panel(self, after_s: float = PANEL_REFRESH_S) -> None:
         if self._panel_timer is None:
-            self._panel_timer = self.set_timer(PANEL_REFRESH_S, self._draw_panel)
+            self._panel_timer = self.set_timer(after_s, self._draw_panel)
 
     def _draw_panel(self) -> None:
         self._panel_timer = None
         tab = self.workspace.active
-        vitals = self._monitor.vitals(tab, self.workspace.persona_of(tab))
+        debug = self._panel_mode == "debug"
+        vitals = self._monitor.vitals(tab, self.workspace.persona_of(tab), debug)
         for panel in self._panels:
             if panel.display:
                 panel.show(vitals)
+        if debug:
+            self._refresh_panel(DEBUG_REFRESH_S)  # the interface changes while the engine has nothing new
+
+    def _watch(self) -> None:
+        """Watch the interface while that is shown, or has a reason to lag."""
+        self._monitor.gauge.watch(self._panel_mode == "debug" or self.workspace.running() > 0)
+
+    def _compositor_refresh(self) -> None:
+        began = perf_counter()
+        super()._compositor_refresh()
+        self._monitor.gauge.frame_drawn(perf_counter() - began)
 
     # Tabs
 
@@ -275,6 +295,7 @@ class ChatScreen(Screen[None]):
         self.remove_class(f"-panel-{self._panel_mode}")
         self._panel_mode = _PANEL_MODES[(_PANEL_MODES.index(self._panel_mode) + 1) % len(_PANEL_MODES)]
         self.add_class(f"-panel-{self._panel_mode}")
+        self._watch()
         self._refresh_panel()
 
     def action_help(self) -> None:

@@ -14,6 +14,7 @@ from textual.widgets import Static
 
 from engine.api import EngineStats, Metrics, ModelInfo
 from kvchat.tui.format import NOTHING, count, percent, printable, rate, seconds, shorten, size
+from kvchat.tui.responsiveness import LAG_LIMIT_S, Responsiveness
 from kvchat.tui.widgets.block_map import (
     CACHED,
     FREE,
@@ -28,7 +29,7 @@ from kvchat.tui.widgets.block_map import (
 )
 from kvchat.tui.widgets.meters import bar, quiet, row, sparkline
 
-PanelMode = Literal["full", "compact", "off"]
+PanelMode = Literal["full", "compact", "off", "debug"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class Vitals:
     context_tokens: int = 0
     speeds: Sequence[float] = ()
     """Tokens/s of the engine lately, oldest first."""
+    responsiveness: Responsiveness | None = None
+    """Of the interface; only where it is to be shown."""
 
     @property
     def speed(self) -> float | None:
@@ -61,8 +64,8 @@ class Vitals:
 class Readout(Widget):
     """Some lines drawn from the vitals."""
 
-    def __init__(self, draw: Callable[[Vitals, int], Sequence[Content]]) -> None:
-        super().__init__()
+    def __init__(self, draw: Callable[[Vitals, int], Sequence[Content]], classes: str = "") -> None:
+        super().__init__(classes=classes)
         self._draw = draw
         self._vitals = Vitals()
 
@@ -81,18 +84,19 @@ class Readout(Widget):
 class Section(Vertical):
     """A heading and what is below it."""
 
-    def __init__(self, title: str, *content: Widget) -> None:
-        super().__init__(Static(title, classes="heading", markup=False), *content)
+    def __init__(self, title: str, *content: Widget, classes: str = "") -> None:
+        super().__init__(Static(title, classes="heading", markup=False), *content, classes=classes)
 
 
 class Panel(VerticalScroll, can_focus=False):
-    """Everything, at the right side of the screen."""
+    """Everything, at the right side of the screen; to debug, the interface instead of the KV blocks."""
 
     def compose(self) -> ComposeResult:
-        yield Section("This tab", Readout(_tab))
-        yield Section("Engine", Readout(_engine))
+        yield Section("Responsiveness", Readout(_responsiveness), classes="debug")
+        yield Section("This tab", Readout(_tab), Readout(_queue, classes="debug"))
+        yield Section("Engine", Readout(_engine), Readout(_pressure, classes="debug"))
         yield Section("Model", Readout(_model))
-        yield Section("KV blocks", Readout(_pool), BlockMap())
+        yield Section("KV blocks", Readout(_pool), BlockMap(), classes="blocks")
 
     def show(self, vitals: Vitals) -> None:
         """Show these numbers."""
@@ -102,10 +106,26 @@ class Panel(VerticalScroll, can_focus=False):
 
 
 class PanelStrip(Readout):
-    """The same in two lines, above the footer."""
+    """The same in two lines, above the footer; to debug it stands in where the panel has no space."""
 
     def __init__(self) -> None:
         super().__init__(_strip)
+
+
+def _responsiveness(vitals: Vitals, width: int) -> Sequence[Content]:
+    now = vitals.responsiveness or Responsiveness()
+    lag, limit = now.lag, round(LAG_LIMIT_S * 1000)
+    style = "$warning" if lag.p95 > LAG_LIMIT_S else "$success"
+    return [
+        row("lag p50", seconds(lag.p50), width),
+        row("lag max", seconds(lag.max), width),
+        row("lag p95", f"{seconds(lag.p95)} / {limit} ms", width),
+        bar([(round(lag.p95 * 1000), style)], limit, width),
+        row("frames/s", f"{rate(now.frames_per_s)} · {seconds(now.frame_s)} each", width),
+        row("updates/s", rate(now.updates_per_s), width),
+        row("cpu", percent(now.cpu), width),
+        row("load per core", f"{now.load_per_core:.1f}", width),
+    ]
 
 
 def _tab(vitals: Vitals, width: int) -> Sequence[Content]:
@@ -131,6 +151,17 @@ def _engine(vitals: Vitals, width: int) -> Sequence[Content]:
         Content.styled(sparkline(vitals.speeds, width), "$primary" if vitals.speed else "$kv-cached"),
         row("running", f"{count(stats.running)}{waiting}", width),
         row("hit rate", percent(stats.hit_rate), width),
+    ]
+
+
+def _queue(vitals: Vitals, width: int) -> Sequence[Content]:
+    return [row("queued", seconds(vitals.metrics.queue_s if vitals.metrics else None), width)]
+
+
+def _pressure(vitals: Vitals, width: int) -> Sequence[Content]:
+    return [
+        row("prefill tokens/s", rate(vitals.stats.prefill_tokens_per_s), width),
+        row("preemptions", count(vitals.stats.preemptions), width),
     ]
 
 
@@ -168,17 +199,29 @@ def _pool_bar(vitals: Vitals, width: int) -> Content:
 
 
 def _strip(vitals: Vitals, width: int) -> Sequence[Content]:
-    stats, metrics = vitals.stats, vitals.metrics or Metrics()
+    stats = vitals.stats
     numbers = Content("   ").join(
-        Content.assemble(quiet(f"{label} "), value)
-        for label, value in (
-            ("ttft", seconds(metrics.ttft_s)),
-            ("tpot", seconds(metrics.tpot_s)),
-            ("tok/s", rate(vitals.speed)),
-            ("hit", percent(stats.hit_rate)),
-            ("running", count(stats.running)),
-            ("waiting", count(stats.waiting)),
-        )
+        Content.assemble(quiet(f"{label} "), value) for label, value in _strip_numbers(vitals)
     )
     pool = quiet(f"  {count(stats.pool.used)} / {count(stats.pool.total)} blocks")
     return [numbers, Content.assemble(_pool_bar(vitals, max(8, width - pool.cell_length)), pool)]
+
+
+def _strip_numbers(vitals: Vitals) -> Sequence[tuple[str, str]]:
+    stats, metrics, now = vitals.stats, vitals.metrics or Metrics(), vitals.responsiveness
+    if now:
+        return (
+            ("lag p95", seconds(now.lag.p95)),
+            ("max", seconds(now.lag.max)),
+            ("frames/s", rate(now.frames_per_s)),
+            ("cpu", percent(now.cpu)),
+            ("load/core", f"{now.load_per_core:.1f}"),
+        )
+    return (
+        ("ttft", seconds(metrics.ttft_s)),
+        ("tpot", seconds(metrics.tpot_s)),
+        ("tok/s", rate(vitals.speed)),
+        ("hit", percent(stats.hit_rate)),
+        ("running", count(stats.running)),
+        ("waiting", count(stats.waiting)),
+    )

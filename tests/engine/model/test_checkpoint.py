@@ -33,8 +33,8 @@ def rewrite(folder: Path, **changes: Tensor) -> None:
     save_file(load_file(weights) | changes, weights)
 
 
-def open_float32(folder: Path) -> Checkpoint:
-    return Checkpoint(folder, torch.device("cpu"), torch.float32)
+def open_checkpoint(folder: Path) -> Checkpoint:
+    return Checkpoint(folder, torch.device("cpu"))
 
 
 def test_shards_with_an_index_load_like_one_file(folder: Path) -> None:
@@ -52,18 +52,18 @@ def test_a_damaged_index_is_refused(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors.index.json").write_text('{"weight_map": 3}')
     with pytest.raises(ModelError, match="index.json is damaged"):
-        open_float32(folder)
+        open_checkpoint(folder)
 
 
 def test_tensors_taken_together_lie_under_one_another(folder: Path) -> None:
     first, second = ("model.layers.0.self_attn.q_proj.weight", (48, 48)), ("lm_head.weight", (320, 48))
-    checkpoint = open_float32(folder)
+    checkpoint = open_checkpoint(folder)
     both = checkpoint.take(first, second)
     assert torch.equal(both, torch.cat((checkpoint.take(first), checkpoint.take(second))))
 
 
 def test_what_is_taken_does_not_change_with_the_file(folder: Path) -> None:
-    taken = open_float32(folder).take(("model.norm.weight", (48,)))
+    taken = open_checkpoint(folder).take(("model.norm.weight", (48,)))
     before = taken.clone()
     weights = folder / "model.safetensors"
     with weights.open("r+b") as file:

@@ -1,0 +1,100 @@
+"""Packed linear layers of a model, kept on disk: packing takes longer than loading."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from engine.model.config import ModelConfig
+from engine.model.weights import LINEARS, ModelTensors
+from kernels.cpu import packing
+from kernels.cpu.weights import NativeLayer, NativeLinear, NativeWeights
+
+log = logging.getLogger(__name__)
+
+
+class PackedWeights:
+    """The packed weights of one model folder in one format; "auto" is 4 bits for a weight that they hold exactly, as
+    those that came from a 4-bit GGUF, and 8 for others.
+
+    They are read from a file beside the model, or in `spare_folder` where that cannot be written, and packed anew
+    when it is missing, damaged, or the model, the format or the layout is another.
+    """
+
+    def __init__(self, folder: Path, format: str, spare_folder: Path) -> None:
+        self._format = format
+        self._identity = _identity(folder, format)
+        # One file for each folder, not for each identity: what is out of date is replaced.
+        spare = f"{folder.resolve().name}-{hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]}-{format}"
+        self._paths = (folder / f"packed-{format}.safetensors", spare_folder / f"{spare}.safetensors")
+        self._stored = self._read()
+        self._new: dict[str, Tensor] = {}
+
+    def load(self, config: ModelConfig, tensors: ModelTensors, on_progress: Callable[[float], None]) -> NativeWeights:
+        """`on_progress` is told the fraction of layers packed, after each that was not stored."""
+        layers = []
+        for layer in range(config.n_layer):
+            linears = {}
+            for field in LINEARS:
+                bias = tensors.bias(layer, field)
+                linears[field] = self._linear(
+                    f"{layer}.{field}", partial(tensors.weight, layer, field), None if bias is None else bias.float()
+                )
+            layers.append(NativeLayer(**tensors.norms(layer, torch.float32), **linears))  # type: ignore[arg-type]
+            if self._new:
+                on_progress((layer + 1) / config.n_layer)
+        weights = NativeWeights(layers, tensors.norm.float(), self._linear("head", lambda: tensors.head, None))
+        self._keep()
+        return weights
+
+    def _linear(self, name: str, weight: Callable[[], Tensor], bias: Tensor | None) -> NativeLinear:
+        for bits in (4, 8):
+            if (tiles := self._stored.get(f"{name}.{bits}")) is not None:
+                break
+        else:
+            tiles, bits = packing.pack(weight(), self._format)
+            self._new[f"{name}.{bits}"] = tiles
+        return NativeLinear(tiles, bits, bias)
+
+    def _keep(self) -> None:
+        """Write what was packed to disk. Where that is impossible it is logged, and the next start packs again."""
+        if not self._new:
+            return
+        for path in self._paths:
+            unfinished = path.with_suffix(f".{os.getpid()}.partial")
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                save_file(self._new, unfinished, {"identity": self._identity})
+                unfinished.replace(path)
+                return
+            except (OSError, SafetensorError) as error:
+                log.warning("packed weights cannot be kept in %s: %s", path, error)
+                unfinished.unlink(missing_ok=True)
+
+    def _read(self) -> dict[str, Tensor]:
+        for path in self._paths:
+            try:
+                with safe_open(path, framework="pt") as file:
+                    if (file.metadata() or {}).get("identity") == self._identity:
+                        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+            except FileNotFoundError:
+                pass
+            except (OSError, SafetensorError) as error:
+                log.warning("packed weights in %s cannot be read, packing again: %s", path, error)
+        return {}
+
+
+def _identity(folder: Path, format: str) -> str:
+    """Another one whenever packing would give other bytes."""
+    files = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(folder.glob("model*.safetensors*"))]
+    return json.dumps([packing.LAYOUT, format, files])
