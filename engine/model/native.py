@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -18,7 +18,7 @@ from engine.model.rope import Rope
 from engine.model.weights import ModelTensors
 from kernels import cpu
 from kernels.cpu.packing import TILE
-from kernels.cpu.weights import DecoderShape, NativeLinear
+from kernels.cpu.weights import DecoderShape
 
 MAX_SPAN = 16
 """Rows of one sequence up to which reading packed weights once more is cheaper than torch's matrix products."""
@@ -97,14 +97,9 @@ class NativeDecoder:
 
     @property
     def weight_bytes(self) -> int:
-        return sum(linear.tiles.nbytes for linear in self._linears())
+        return sum(linear.tiles.nbytes for linear in self._weights.linears())
 
     @property
     def format(self) -> str:
         """int8, int4 or "int4 + int8"."""
-        return " + ".join(f"int{bits}" for bits in sorted({linear.bits for linear in self._linears()}))
-
-    def _linears(self) -> Iterator[NativeLinear]:
-        for layer in self._weights.layers:
-            yield from (layer.qkv, layer.out, layer.gate_up, layer.down)
-        yield self._weights.head
+        return " + ".join(f"int{bits}" for bits in sorted({linear.bits for linear in self._weights.linears()}))

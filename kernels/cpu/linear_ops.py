@@ -44,7 +44,8 @@ def make_tile_dot(bits: int, rows: int) -> Any:
     dot(tile, groups, x, x_scales, x_sums, out): x int8 [rows, groups * 32], its scales and the sums of each group
     (scaled) float32 [rows, groups], out float32 [rows, 16].
     """
-    data_bytes = 32 * LANES * bits // 8
+    code_bytes = 32 * LANES * bits // 8
+    group_bytes = code_bytes + 2 * LANES * (2 if bits == 4 else 1)
 
     @intrinsic  # type: ignore[misc]
     def tile_dot(typing: Any, tile: Any, groups: Any, x: Any, x_scales: Any, x_sums: Any, out: Any) -> Any:
@@ -53,12 +54,10 @@ def make_tile_dot(bits: int, rows: int) -> Any:
             dot = DOTS[tier()]
             c = lambda value: ir.Constant(I64, value)  # noqa: E731
             results = [cgutils.alloca_once_value(builder, constant(V16F, 0.0)) for _ in range(rows)]
-            scales = builder.add(tile, builder.mul(groups, c(data_bytes)))
-            offsets = builder.add(scales, builder.mul(groups, c(2 * LANES)))
             x_stride, scale_stride = builder.mul(groups, c(32)), builder.mul(groups, c(4))
             with cgutils.for_range(builder, groups) as loop:
                 g = loop.index
-                data = builder.add(tile, builder.mul(g, c(data_bytes)))
+                data = builder.add(tile, builder.mul(g, c(group_bytes)))
                 x_at = [
                     builder.add(x, builder.add(builder.mul(g, c(32)), builder.mul(x_stride, c(row))))
                     for row in range(rows)
@@ -67,9 +66,9 @@ def make_tile_dot(bits: int, rows: int) -> Any:
                 for quad, weights in enumerate(_weights(builder, data, bits)):
                     for row in range(rows):
                         sums[row] = dot(builder, sums[row], weights, load(builder, x_at[row], 4 * quad, I32))
-                scale = load_halves(builder, scales, builder.mul(g, c(2 * LANES)))
+                scale = load_halves(builder, data, code_bytes)
                 if bits == 4:
-                    offset = load_halves(builder, offsets, builder.mul(g, c(2 * LANES)))
+                    offset = load_halves(builder, data, code_bytes + 2 * LANES)
                 for row in range(rows):
                     place = builder.add(builder.mul(g, c(4)), builder.mul(scale_stride, c(row)))
                     x_scale = splat(builder, load(builder, x_scales, place, F32))

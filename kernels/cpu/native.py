@@ -50,14 +50,14 @@ class NativeDecoder:
         threads: int,
         max_rows: int,
     ) -> None:
-        self._shape, self._weights, self._cache = shape, weights, cache
+        self._shape, self._weights, self._cache = shape, weights.in_one_piece(), cache
         self.max_rows = max_rows
         self._team = _team(threads)
         self._block_size = cache[0].shape[2]
         self._vectors = -(-shape.head_dim // VECTOR) * VECTOR
         self._eps = torch.tensor([shape.norm_eps], dtype=torch.float32)
         self._layer_table = np.array(
-            [self._layer(*parts) for parts in zip(weights.layers, windows, cache, strict=True)], np.int64
+            [self._layer(*parts) for parts in zip(self._weights.layers, windows, cache, strict=True)], np.int64
         )
         self._model = self._describe_model()
         attended = shape.n_head * shape.head_dim

@@ -4,10 +4,10 @@ A weight [out, in] is quantized in groups of 32 inputs: `scale * code + offset` 
 0..15 in int4; in int8 codes -128..127 and no offset. These are the grids of GGUF's Q4_0, Q4_1 and Q8_0
 (github.com/ggml-org/ggml, docs/gguf.md), so weights that came from such a file are packed without loss.
 
-A tile holds 16 outputs and all their inputs: for each group its codes, then the scales of all groups [groups, 16], then
-(int4) the offsets. Codes of a group are [8 quads, 16 outputs, 4 inputs] bytes, int8 with 128 added; in int4 quads 2i
-and 2i + 1 share 64 bytes, the even one in the low halves. Outputs are padded to whole tiles and inputs to whole
-groups, with zeros. Tiles start at multiples of 64 bytes.
+A tile holds 16 outputs and all their inputs: group after group its codes, 16 scales and (int4) 16 offsets, one stream
+of bytes that the hardware can read ahead. Codes are [8 quads, 16 outputs, 4 inputs] bytes, int8 with 128 added; in
+int4 quads 2i and 2i + 1 share 64 bytes, the even one in the low halves. Outputs are padded to whole tiles and inputs
+to whole groups, with zeros.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GROUP = 32
 TILE = 16
 SLICE = 4096
 """Rows packed at a time: the temporaries are many times as large."""
-LAYOUT = 1
+LAYOUT = 2
 """Changes whenever packed bytes would be read differently."""
 
 
@@ -42,9 +42,8 @@ class Quantized(NamedTuple):
 
 
 def tile_bytes(inputs: int, bits: int) -> int:
-    groups = -(-inputs // GROUP)
-    size = groups * TILE * (GROUP * bits // 8 + (4 if bits == 4 else 2))
-    return -(-size // 64) * 64
+    """Of one tile."""
+    return -(-inputs // GROUP) * TILE * (GROUP * bits // 8 + (4 if bits == 4 else 2))
 
 
 def quantize(weight: Tensor, bits: int) -> Quantized:
@@ -138,9 +137,8 @@ def _tiles(quantized: Quantized) -> Tensor:
         codes = codes.contiguous().view(torch.uint8) ^ 0x80
     else:
         codes = codes[:, :, 0::2] | codes[:, :, 1::2] << 4
-    parts = [codes.flatten(1)]
+    parts = [codes.flatten(2)]
     for values in (quantized.scales, quantized.offsets):
         if values is not None:
-            parts.append(values.view(-1, TILE, groups).transpose(1, 2).contiguous().view(torch.uint8).flatten(1))
-    tiles = torch.cat(parts, 1)
-    return F.pad(tiles, (0, tile_bytes(groups * GROUP, bits) - tiles.shape[1]))
+            parts.append(values.view(-1, TILE, groups).transpose(1, 2).contiguous().view(torch.uint8))
+    return torch.cat(parts, 2).flatten(1)

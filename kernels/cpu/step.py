@@ -199,7 +199,7 @@ def _dot(tile, bits, groups, codes, scales, sums, rows, out):  # type: ignore[no
 
 @njit(nogil=True, cache=True)
 def _tile_bytes(groups, bits):  # type: ignore[no-untyped-def]
-    return _padded(groups * TILE * (GROUP * bits // 8 + (4 if bits == 4 else 2)), 64)
+    return groups * TILE * (GROUP * bits // 8 + (4 if bits == 4 else 2))
 
 
 @njit(nogil=True, cache=True)

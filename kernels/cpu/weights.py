@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from kernels.contract import Activation
+
+
+LINE = 64
+"""Bytes of a cache line."""
 
 
 class DecoderShape(NamedTuple):
@@ -48,3 +55,35 @@ class NativeWeights:
     layers: list[NativeLayer]
     norm: Tensor
     head: NativeLinear
+
+    def linears(self) -> Iterator[NativeLinear]:
+        """All of them, in the order in which a step reads them."""
+        for layer in self.layers:
+            yield from (layer.qkv, layer.out, layer.gate_up, layer.down)
+        yield self.head
+
+    def in_one_piece(self) -> NativeWeights:
+        """The same with all tiles copied into one piece of memory: NumPy asks for huge pages for large pieces, which
+        spares translating addresses, and the hardware reads ahead from one weight into the next."""
+        memory = np.empty(sum(linear.tiles.nbytes + LINE for linear in self.linears()) + LINE, np.uint8)
+        rest = torch.from_numpy(memory)[-memory.ctypes.data % LINE :]
+
+        def moved(linear: NativeLinear) -> NativeLinear:
+            nonlocal rest
+            size = linear.tiles.nbytes
+            tiles = rest[:size].view(linear.tiles.shape)
+            tiles.copy_(linear.tiles)
+            rest = rest[-(-size // LINE) * LINE :]
+            return linear._replace(tiles=tiles)
+
+        layers = [
+            replace(
+                layer,
+                qkv=moved(layer.qkv),
+                out=moved(layer.out),
+                gate_up=moved(layer.gate_up),
+                down=moved(layer.down),
+            )
+            for layer in self.layers
+        ]
+        return NativeWeights(layers, self.norm, moved(self.head))

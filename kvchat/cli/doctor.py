@@ -60,11 +60,28 @@ def _torch(_: Options) -> Iterator[Finding]:
     yield Finding("ok", "torch", f"{torch.__version__} in {Path(torch.__file__).parent}")
     isa = torch.backends.cpu.get_cpu_capability()
     yield Finding("ok", "cpu", f"{usable_cores()} of {os.cpu_count()} cores usable, {isa}")
+    yield _kernels()
     native = native_dtype(torch.device("cpu")) == torch.bfloat16
     yield Finding(
         "ok", "bfloat16", "native on this CPU" if native else "not native on this CPU: it computes in float32"
     )
     yield Finding("ok", "gpu", torch.cuda.get_device_name() if torch.cuda.is_available() else "none that torch can use")
+
+
+def _kernels() -> Finding:
+    """The CPU's native kernels; without them the engine computes with torch alone."""
+    try:
+        import numba
+
+        from kernels.cpu.tier import available_tiers, tier
+
+        chosen = tier()
+    except ImportError as error:
+        return Finding("warn", "kernels", f"torch only, decoding is slower: {error}; install numba to get native ones")
+    except ValueError as error:
+        return Finding("fail", "kernels", f"{error}; unset it or name one of these")
+    others = ", ".join(name for name in available_tiers() if name != chosen)
+    return Finding("ok", "kernels", f"native, {chosen} (also here: {others or 'none'}), by Numba {numba.__version__}")
 
 
 def _memory(_: Options) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 import kvchat
-from kvchat.cli import config, doctor, models, personas, pull
+from kvchat.cli import bench, config, doctor, models, personas, pull
 from kvchat.cli.options import Options, finite, not_empty
 
 
@@ -70,5 +70,5 @@ def root(context: click.Context, prompt: str | None, as_json: bool, debug: bool,
         chat(context.obj)
 
 
-for command in (pull.command, models.command, personas.command, doctor.command, config.command):
+for command in (pull.command, models.command, personas.command, doctor.command, config.command, bench.command):
     root.add_command(command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import sys
 from collections.abc import Sequence
@@ -124,6 +125,7 @@ class KvChatApp(App[None]):
         match engine.state:
             case "ready":
                 self._can_restart, self._advice = True, ""
+                gc.freeze()  # what a start leaves would be looked through in every full collection, 0.1 s each
             case "failed":
                 self._advice = f"No engine: {engine.detail} · F9 tries again"
             case "died" if self._can_restart:

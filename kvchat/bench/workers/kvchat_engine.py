@@ -29,10 +29,8 @@ class Worker(SteppingWorker):
     def about(self) -> dict[str, Any]:
         info = self._engine.info
         return {
-            "version": f"{kvchat.__version__}, torch {torch.__version__}",
+            "version": f"{kvchat.__version__}, torch {torch.__version__}, {info.weights}, KV {info.kv_dtype}",
             "threads": self._threads,
-            "dtype": info.dtype,
-            "kv_dtype": info.kv_dtype,
             "context_length": info.context_length,
             "weight_bytes": info.weight_bytes,
             "kv_token_bytes": info.kv_token_bytes,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import openvino
-import openvino_genai
+import openvino  # type: ignore[import-not-found]
+import openvino_genai  # type: ignore[import-not-found]
 
 from .stepping import SteppingWorker
 

@@ -171,7 +171,7 @@ def _model(vitals: Vitals, width: int) -> Sequence[Content]:
         return [quiet("none yet"), Content("")]
     return [
         Content(shorten(printable(model.name), width)),
-        quiet(shorten(f"{model.dtype} · kv {model.kv_dtype} · {model.device}", width)),
+        quiet(shorten(f"{model.weights} · kv {model.kv_dtype} · {model.device}", width)),
     ]
 
 

@@ -35,9 +35,10 @@ MODEL = ModelInfo(
     n_kv_head=3,
     head_dim=64,
     dtype="bfloat16",
+    weights="int4 + int8",
     kv_dtype="bfloat16",
     device="cpu",
-    weight_bytes=269_000_000,
+    weight_bytes=96_000_000,
     kv_token_bytes=23_040,
 )
 BLOCKS = 512
