@@ -12,7 +12,7 @@ from engine.sequence import Sequence
 
 
 class Copy(NamedTuple):
-    """Rows of KV to copy before the step computes, in the order given."""
+    """A block of KV to copy before the step computes, in the order given; its first rows are what is wanted."""
 
     source: int
     destination: int

@@ -162,7 +162,7 @@ class Engine:
 
     def _compute(self, batch: Batch) -> list[Event]:
         self._note_scheduled(batch)
-        self._runner.copy_rows(batch.copies)
+        self._runner.copy_blocks([(copy.source, copy.destination) for copy in batch.copies])
         finals = [share.sequence for share in batch.shares if share.tokens == share.sequence.uncomputed]
         logits = self._runner.run(
             [

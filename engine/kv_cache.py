@@ -37,12 +37,13 @@ class KVCache:
                 f"on {device}; set a smaller kv_memory"
             ) from None
         self.layers: Sequence[Tensor] = self._tensor.unbind()
-        """Per layer [2, num_blocks, block_size, n_kv_head, head_dim]."""
+        """Per layer [2, num_blocks, block_size, n_kv_head, head_dim]; kernels may lay out a block otherwise."""
 
-    def copy_rows(self, copies: Sequence[tuple[int, int, int]]) -> None:
-        """For each (source block, target block, rows): copy the first rows of a block, in all layers, in this order."""
-        for source, target, rows in copies:
-            self._tensor[:, :, target, :rows] = self._tensor[:, :, source, :rows]
+    def copy_blocks(self, copies: Sequence[tuple[int, int]]) -> None:
+        """For each (source block, target block): copy a block in all layers, in this order. Whole, since only the
+        kernels know where in it a token lies."""
+        for source, target in copies:
+            self._tensor[:, :, target] = self._tensor[:, :, source]
 
 
 def token_bytes(model: ModelConfig, dtype: torch.dtype) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from engine.kv_cache import KVCache, count_blocks, token_bytes
 from engine.model.config import ModelConfig
 from engine.model.decoder import Decoder, Step
 from engine.model.loader import Checkpoint
-from engine.model.native import MAX_ROWS, MAX_SPAN, NativeDecoder, obstacle
+from engine.model.native import NativeDecoder, obstacle
 from engine.model.rope import Rope
 from engine.model.weights import ModelTensors, load_weights
 from kernels import select
@@ -55,18 +55,17 @@ class ModelRunner:
 
         self.config = ModelConfig.read(folder)
         context_length = _context_length(config, self.config)
-        kernels = select(device, dtype)
         tensors = ModelTensors(self.config, Checkpoint(folder, device))
+        rope = Rope(self.config.rope, self.config.head_dim, context_length)
         with torch.inference_mode():
             native = None
             if _wants_native(config, self.config, device, kv_dtype):
                 native = NativeDecoder(folder, self.config, tensors, config.weights, report)
-            weights = load_weights(
-                self.config, tensors, kernels, dtype, lambda fraction: report("loading the weights", fraction)
-            )
-            tensors.check_all_taken()
-            rope = Rope(self.config.rope, self.config.head_dim, context_length)
-            self._decoder = Decoder(self.config, weights, rope, kernels)
+            else:
+                kernels = select(device, dtype)
+                weights = load_weights(
+                    self.config, tensors, kernels, dtype, lambda fraction: report("loading the weights", fraction)
+                )
             self._cache = KVCache(
                 self.config,
                 count_blocks(config, self.config, kv_dtype, device),
@@ -74,9 +73,12 @@ class ModelRunner:
                 kv_dtype,
                 device,
             )
+            self._decoder: Decoder | NativeDecoder
             if native:
-                native.attach(weights.embedding, rope, self._cache.layers, torch.get_num_threads())
-        self._native = native
+                native.attach(rope, self._cache.layers, torch.get_num_threads())
+                self._decoder = native
+            else:
+                self._decoder = Decoder(self.config, weights, rope, kernels, self._cache.layers)
         self.num_blocks, self.block_bytes = self._cache.num_blocks, self._cache.block_bytes
         self.block_size = config.block_size
         self.info = ModelInfo(
@@ -98,42 +100,12 @@ class ModelRunner:
     def run(self, chunks: Sequence[Chunk]) -> Tensor:
         """Compute every chunk, its keys and values included, and return the logits that were asked for, in the
         order of the chunks: [number of chunks that want logits, vocab] float32. They may change at the next call."""
-        passes = list(self._passes(chunks))
-        if len(passes) == 1:
-            [(_, forward)] = passes
-            return forward(self._step(chunks))
-        parts: list[Tensor] = []
-        order: list[int] = []
-        for indices, forward in passes:
-            parts.append(forward(self._step([chunks[index] for index in indices])).clone())
-            order += [index for index in indices if chunks[index].wants_logits]
-        rows = torch.tensor(sorted(range(len(order)), key=order.__getitem__), device=parts[0].device)
-        return torch.cat(parts).index_select(0, rows)
-
-    def _passes(self, chunks: Sequence[Chunk]) -> Iterator[tuple[list[int], Callable[[Step], Tensor]]]:
-        """Who computes which chunks: the native kernels few rows at a time, torch the rest at once."""
-        many: list[int] = []
-        few: list[int] = []
-        rows = 0
-        for index, chunk in enumerate(chunks):
-            size = len(chunk.token_ids)
-            if self._native is None or size > MAX_SPAN:
-                many.append(index)
-                continue
-            if rows + size > MAX_ROWS:
-                yield few, self._native.forward
-                few, rows = [], 0
-            few.append(index)
-            rows += size
-        if few and self._native:
-            yield few, self._native.forward
-        if many:
-            yield many, lambda step: self._decoder.forward(step, self._cache.layers)
+        return self._decoder.forward(self._step(chunks))
 
     @torch.inference_mode()
-    def copy_rows(self, copies: Sequence[tuple[int, int, int]]) -> None:
-        """For each (source block, target block, rows): copy the keys and values of the block's first rows."""
-        self._cache.copy_rows(copies)
+    def copy_blocks(self, copies: Sequence[tuple[int, int]]) -> None:
+        """For each (source block, target block): copy the keys and values of a block."""
+        self._cache.copy_blocks(copies)
 
     def _step(self, chunks: Sequence[Chunk]) -> Step:
         step = Step([], [], [], [], [])
@@ -157,7 +129,7 @@ def _wants_native(config: EngineConfig, model: ModelConfig, device: torch.device
     """Whether the settings and the machine call for the native kernels."""
     if config.weights == "bf16" or (config.weights == "auto" and config.dtype != "auto"):
         return False
-    problem = obstacle(model, device, kv_dtype)
+    problem = obstacle(model, config.block_size, device, kv_dtype)
     if problem and config.weights != "auto":
         raise ConfigError(f"weights {config.weights!r} need the native kernels, which cannot be used here: {problem}")
     return problem is None

@@ -31,30 +31,33 @@ class Step(NamedTuple):
 
 
 class Decoder:
-    """The forward pass over its weights."""
+    """The forward pass over its weights and a cache, one tensor a layer, laid out as `kernels.contract` says."""
 
-    def __init__(self, config: ModelConfig, weights: Weights, rope: Rope, kernels: Kernels) -> None:
+    def __init__(
+        self, config: ModelConfig, weights: Weights, rope: Rope, kernels: Kernels, cache: Sequence[Tensor]
+    ) -> None:
         self._config, self._weights, self._rope, self._kernels = config, weights, rope, kernels
+        self._cache = cache
         # Each layer's last addition is fused with the norm that comes next.
         self._next_norms = [*(layer.attention_norm for layer in weights.layers[1:]), weights.norm]
 
-    def forward(self, step: Step, cache: Sequence[Tensor]) -> Tensor:
-        """Write the step's keys and values into each layer's cache (laid out as `kernels.contract` says) and return
-        the logits of the rows asked for, [N, vocab] float32."""
+    def forward(self, step: Step) -> Tensor:
+        """Write the step's keys and values into the cache and return the logits of the rows asked for, [N, vocab]
+        float32."""
         config, weights, kernels = self._config, self._weights, self._kernels
         token_ids, positions, slots, logit_rows = (
             torch.tensor(values, dtype=torch.int64, device=weights.norm.device)
             for values in (step.token_ids, step.positions, step.slots, step.logit_rows)
         )
         cos_sin = self._rope.cos_sin(positions, weights.norm.dtype)
-        block_size, group_size = cache[0].shape[2], config.n_head // config.n_kv_head
+        block_size, group_size = self._cache[0].shape[2], config.n_head // config.n_kv_head
         plans = {
             window: kernels.plan_attention(step.spans, block_size, group_size, window) for window in set(config.windows)
         }
         hidden = F.embedding(token_ids, weights.embedding).to(weights.norm.dtype)
         x = kernels.rms_norm(hidden, weights.layers[0].attention_norm, config.norm_eps)
         for layer, layer_cache, window, next_norm in zip(
-            weights.layers, cache, config.windows, self._next_norms, strict=True
+            weights.layers, self._cache, config.windows, self._next_norms, strict=True
         ):
             x = self._attention(layer, x, cos_sin, slots, layer_cache, plans[window])
             x, hidden = kernels.add_rms_norm(x, hidden, layer.mlp_norm, config.norm_eps)

@@ -1,4 +1,4 @@
-"""The decoder on the CPU's native kernels, for the few rows of decodes and short ends of prompts."""
+"""The decoder on the CPU's native kernels, over packed weights."""
 
 from __future__ import annotations
 
@@ -20,19 +20,17 @@ from kernels import cpu
 from kernels.cpu.packing import TILE
 from kernels.cpu.weights import DecoderShape
 
-MAX_SPAN = 16
-"""Rows of one sequence up to which reading packed weights once more is cheaper than torch's matrix products."""
-MAX_ROWS = 64
 
-
-def obstacle(model: ModelConfig, device: torch.device, kv_dtype: torch.dtype) -> str | None:
+def obstacle(model: ModelConfig, block_size: int, device: torch.device, kv_dtype: torch.dtype) -> str | None:
     """Why the native kernels cannot run a model, or None."""
     if device.type != "cpu":
         return f"they are for the CPU, not for {device}"
     if kv_dtype not in (torch.bfloat16, torch.float32):
         return "the KV cache must be in bfloat16 or float32"
-    if model.intermediate_size % TILE:
-        return f"the model's intermediate_size of {model.intermediate_size} is no multiple of {TILE}"
+    sizes = {"block_size": block_size, "head_dim": model.head_dim, "intermediate_size": model.intermediate_size}
+    for name, size in sizes.items():
+        if size % TILE:
+            return f"{name} is {size}, no multiple of {TILE}"
     try:
         import numba  # noqa: F401
     except ImportError as error:
@@ -41,7 +39,7 @@ def obstacle(model: ModelConfig, device: torch.device, kv_dtype: torch.dtype) ->
 
 
 class NativeDecoder:
-    """The forward pass of `engine.model.decoder.Decoder` over packed weights, for at most MAX_ROWS rows."""
+    """The same forward pass as `engine.model.decoder.Decoder`'s."""
 
     def __init__(
         self,
@@ -62,14 +60,15 @@ class NativeDecoder:
             )
         except ValueError as error:
             raise ConfigError(str(error)) from None
+        self._embedding = tensors.embedding
         packed = PackedWeights(folder, weights, cache_dir() / "packed")
         self._weights = packed.load(model, tensors, lambda fraction: report("packing the weights, once", fraction))
         self._model = model
 
-    def attach(self, embedding: Tensor, rope: Rope, cache: Sequence[Tensor], threads: int) -> None:
+    def attach(self, rope: Rope, cache: Sequence[Tensor], threads: int) -> None:
         """Get ready to run over the layers of a cache."""
         model = self._model
-        self._embedding, self._rope = embedding, rope
+        self._rope = rope
         self._step = self._kernels(
             DecoderShape(
                 hidden=model.hidden_size,
@@ -85,7 +84,6 @@ class NativeDecoder:
             model.windows,
             cache,
             threads,
-            MAX_ROWS,
         )
 
     def forward(self, step: Step) -> Tensor:

@@ -54,7 +54,9 @@ class PackedWeights:
             if self._new:
                 on_progress((layer + 1) / config.n_layer)
         weights = NativeWeights(layers, tensors.norm.float(), self._linear("head", lambda: tensors.head, None))
-        self._keep()
+        if self._new:
+            tensors.check_all_taken()
+            self._keep()
         return weights
 
     def _linear(self, name: str, weight: Callable[[], Tensor], bias: Tensor | None) -> NativeLinear:
@@ -68,8 +70,6 @@ class PackedWeights:
 
     def _keep(self) -> None:
         """Write what was packed to disk. Where that is impossible it is logged, and the next start packs again."""
-        if not self._new:
-            return
         for path in self._paths:
             unfinished = path.with_suffix(f".{os.getpid()}.partial")
             try:
@@ -96,5 +96,5 @@ class PackedWeights:
 
 def _identity(folder: Path, format: str) -> str:
     """Another one whenever packing would give other bytes."""
-    files = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(folder.glob("model*.safetensors*"))]
-    return json.dumps([packing.LAYOUT, format, files])
+    files = [(path.name, path.stat()) for path in sorted(folder.glob("model*.safetensors*"))]
+    return json.dumps([packing.LAYOUT, format, [(name, stat.st_size, stat.st_mtime_ns) for name, stat in files]])

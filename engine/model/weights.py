@@ -119,8 +119,9 @@ class ModelTensors:
 
     def norms(self, layer: int, dtype: torch.dtype) -> dict[str, Tensor | None]:
         """Every field of NORMS, None for what the model does not have."""
+        absent = () if self._config.qk_norm else ("q_norm", "k_norm")
         return {
-            field: self._take(layer, "weight", name).to(dtype) if self._config.qk_norm or name.endswith("layernorm") else None
+            field: None if field in absent else self._take(layer, "weight", name).to(dtype)
             for field, name in NORMS.items()
         }
 
@@ -144,9 +145,13 @@ class ModelTensors:
 
 
 def load_weights(
-    config: ModelConfig, tensors: ModelTensors, kernels: Kernels, dtype: torch.dtype, on_progress: Callable[[float], None]
+    config: ModelConfig,
+    tensors: ModelTensors,
+    kernels: Kernels,
+    dtype: torch.dtype,
+    on_progress: Callable[[float], None],
 ) -> Weights:
-    """The weights for kernels that compute in `dtype`. `on_progress` is told the fraction of layers done, after each."""
+    """The weights for kernels that compute in `dtype`. `on_progress` is told the fraction done, layer by layer."""
     layers = []
     for layer in range(config.n_layer):
         linears = {}
@@ -157,4 +162,6 @@ def load_weights(
         layers.append(LayerWeights(**tensors.norms(layer, dtype), **linears))  # type: ignore[arg-type]
         on_progress((layer + 1) / config.n_layer)
     head = kernels.pack_linear(tensors.head.to(dtype))
-    return Weights(tensors.embedding, layers, tensors.norm.to(dtype), head)
+    weights = Weights(tensors.embedding, layers, tensors.norm.to(dtype), head)
+    tensors.check_all_taken()
+    return weights

@@ -21,6 +21,22 @@ HALF, F32 = ir.HalfType(), ir.FloatType()
 V16F, V16H, V16I = ir.VectorType(F32, LANES), ir.VectorType(HALF, LANES), ir.VectorType(I32, LANES)
 V64B = ir.VectorType(I8, 4 * LANES)
 
+
+class _BFloat16(ir.Type):
+    """llvmlite has none."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloat16)
+
+    def __hash__(self) -> int:
+        return hash(_BFloat16)
+
+
+V32B = ir.VectorType(_BFloat16(), 2 * LANES)
+
 Builder = Any
 
 
@@ -116,6 +132,7 @@ def _dot_portable(builder: Builder, sums: Any, weights: Any, x: Any) -> Any:
 
 
 DOTS = {
+    "avx512_bf16": _dot_avx512_vnni,
     "avx512_vnni": _dot_avx512_vnni,
     "avx_vnni": _dot_avx_vnni,
     "avx2": _dot_avx2,
@@ -167,3 +184,18 @@ def exponential(builder: Builder, x: Any) -> Any:
     p = multiply_add(builder, builder.fmul(p, r), r, builder.fadd(r, constant(V16F, 1.0)))
     power = builder.shl(builder.add(builder.fptosi(n, V16I), constant(V16I, 127)), constant(V16I, 23))
     return builder.select(tiny, constant(V16F, 0.0), builder.fmul(p, builder.bitcast(power, V16F)))
+
+
+def multiply_pairs(builder: Builder, sums: Any, a: Any, b: Any) -> Any:
+    """sums [16 x f32] + the dot products of pairs of bfloat16 in a and b [16 x i32]."""
+    pairs = [builder.bitcast(words, V32B) for words in (a, b)]
+    return call(builder, "llvm.x86.avx512bf16.dpbf16ps.512", V16F, sums, *pairs)
+
+
+def to_bfloat16(builder: Builder, values: Any) -> Any:
+    """float32 rounded to nearest, ties to even, as 16-bit integers."""
+    bits = builder.bitcast(values, ir.VectorType(I32, values.type.count))
+    c = lambda value: constant(bits.type, value)  # noqa: E731
+    odd = builder.and_(builder.lshr(bits, c(16)), c(1))
+    rounded = builder.lshr(builder.add(bits, builder.add(odd, c(0x7FFF))), c(16))
+    return builder.trunc(rounded, ir.VectorType(I16, values.type.count))

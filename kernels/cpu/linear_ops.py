@@ -47,7 +47,7 @@ def make_tile_dot(bits: int, rows: int) -> Any:
     code_bytes = 32 * LANES * bits // 8
     group_bytes = code_bytes + 2 * LANES * (2 if bits == 4 else 1)
 
-    @intrinsic  # type: ignore[misc]
+    @intrinsic
     def tile_dot(typing: Any, tile: Any, groups: Any, x: Any, x_scales: Any, x_sums: Any, out: Any) -> Any:
         def codegen(context: Any, builder: Builder, signature: Any, arguments: Sequence[Any]) -> Any:
             tile, groups, x, x_scales, x_sums, out = arguments
@@ -102,7 +102,7 @@ def _weights(builder: Builder, data: Any, bits: int) -> Any:
             yield builder.lshr(packed, constant(V64B, 4))
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def quantize_group(typing: Any, x: Any, codes: Any, scale: Any, total: Any) -> Any:
     """Quantize 32 float32 at x to int8 codes; write their scale and the scaled sum of the codes, float32."""
 
@@ -114,7 +114,9 @@ def quantize_group(typing: Any, x: Any, codes: Any, scale: Any, total: Any) -> A
         step = builder.fmul(largest, ir.Constant(F32, 1 / 127))
         nothing = builder.fcmp_ordered("==", step, ir.Constant(F32, 0.0))
         inverse = builder.select(nothing, ir.Constant(F32, 0.0), builder.fdiv(ir.Constant(F32, 127.0), largest))
-        rounded = [call(builder, "llvm.rint.v16f32", V16F, builder.fmul(half, splat(builder, inverse))) for half in halves]
+        rounded = [
+            call(builder, "llvm.rint.v16f32", V16F, builder.fmul(half, splat(builder, inverse))) for half in halves
+        ]
         for half, values in enumerate(rounded):
             whole = builder.fptosi(values, V16I)
             store(builder, builder.trunc(whole, ir.VectorType(I8, LANES)), codes, LANES * half, align=1)
@@ -126,7 +128,7 @@ def quantize_group(typing: Any, x: Any, codes: Any, scale: Any, total: Any) -> A
     return types.void(*[types.int64] * 4), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def gate_16(typing: Any, gate: Any, up: Any, out: Any, gelu: Any) -> Any:
     """out = silu(gate) * up, or with `gelu` gelu_tanh(gate) * up, of 16 float32."""
 
@@ -135,7 +137,9 @@ def gate_16(typing: Any, gate: Any, up: Any, out: Any, gelu: Any) -> Any:
         g, u = load(builder, gate, 0, V16F), load(builder, up, 0, V16F)
         # Both are g * sigmoid(z): gelu's tanh(y) is 2 * sigmoid(2 * y) - 1.
         cubic = multiply_add(
-            builder, builder.fmul(g, builder.fmul(g, g)), constant(V16F, 0.044715 * 1.5957691216057308),
+            builder,
+            builder.fmul(g, builder.fmul(g, g)),
+            constant(V16F, 0.044715 * 1.5957691216057308),
             builder.fmul(g, constant(V16F, 1.5957691216057308)),
         )
         z = builder.select(builder.icmp_signed("!=", gelu, ir.Constant(I64, 0)), cubic, g)

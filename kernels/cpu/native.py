@@ -1,4 +1,4 @@
-"""Runs the few rows of a step natively: packed weights, the paged cache in place, one call on all threads."""
+"""A decoder on the native kernels: packed weights and a paged cache, one native call a step on all threads."""
 
 from __future__ import annotations
 
@@ -11,20 +11,10 @@ import torch
 from torch import Tensor
 
 from kernels.contract import Span
+from kernels.cpu.attention import CHUNK
 from kernels.cpu.packing import GROUP
-from kernels.cpu.step import (
-    LAYER_PLACES,
-    MODEL_PLACES,
-    SPAN_PLACES,
-    VECTOR,
-    WORK_PLACES,
-    Layer,
-    Model,
-    Work,
-    chunk_keys,
-    scratch_bytes,
-    serve_steps,
-)
+from kernels.cpu.places import LAYER_PLACES, MODEL_PLACES, WORK_PLACES, Layer, Model, Work
+from kernels.cpu.step import FEW_ROWS, scratch_bytes, serve_steps
 from kernels.cpu.team import Team
 from kernels.cpu.weights import DecoderShape, NativeLayer, NativeWeights
 
@@ -35,11 +25,13 @@ def _team(size: int) -> Team:
 
 
 _one_call = Lock()
+"""All decoders of a process share the teams."""
 
 
 class NativeDecoder:
-    """A decoder over packed weights and a paged cache ([2, blocks, block_size, n_kv_head, head_dim] per layer, in
-    bfloat16 or float32), for up to `max_rows` rows at a time."""
+    """Runs steps over a cache of one tensor per layer, [2, num_blocks, block_size, n_kv_head, head_dim] in bfloat16 or
+    float32, of which only the sizes count: inside a block, keys and values lie as `kernels.cpu.attention` says.
+    `windows`: per layer, how many keys a query sees, itself included; None for all."""
 
     def __init__(
         self,
@@ -48,36 +40,21 @@ class NativeDecoder:
         windows: Sequence[int | None],
         cache: Sequence[Tensor],
         threads: int,
-        max_rows: int,
     ) -> None:
-        self._shape, self._weights, self._cache = shape, weights.in_one_piece(), cache
-        self.max_rows = max_rows
+        self._shape, self._cache = shape, cache
+        self._weights = weights.in_one_piece()
+        self._threads = threads
         self._team = _team(threads)
         self._block_size = cache[0].shape[2]
-        self._vectors = -(-shape.head_dim // VECTOR) * VECTOR
         self._eps = torch.tensor([shape.norm_eps], dtype=torch.float32)
         self._layer_table = np.array(
             [self._layer(*parts) for parts in zip(self._weights.layers, windows, cache, strict=True)], np.int64
         )
         self._model = self._describe_model()
-        attended = shape.n_head * shape.head_dim
-        width = -(-(attended + 2 * shape.n_kv_head * shape.head_dim) // GROUP) * GROUP
-        widest = -(-max(shape.hidden, attended, shape.inner) // GROUP) * GROUP
-        block = -(-self._block_size // VECTOR) * VECTOR * shape.n_kv_head * self._vectors
-        self._scratch_bytes = scratch_bytes(shape.hidden, attended, max_rows, block)
-        self._buffers = {
-            Work.QKV: torch.empty(max_rows, width),
-            Work.Q: torch.zeros(max_rows, shape.n_head, self._vectors),
-            Work.CODES: torch.empty(2, max_rows, widest, dtype=torch.int8),
-            Work.SCALES: torch.empty(2, max_rows, widest // GROUP),
-            Work.SUMS: torch.empty(2, max_rows, widest // GROUP),
-            Work.OUT: torch.empty(max_rows, shape.vocab),
-            Work.COUNTERS: torch.empty(5 * len(weights.layers) + 1, dtype=torch.int64),
-            # Zeros: where a block or a head does not fill its vectors, the rest is read too.
-            Work.SCRATCH: torch.zeros(threads, self._scratch_bytes, dtype=torch.uint8),
-            Work.PARTS: torch.empty(0),
-            Work.STATES: torch.empty(0),
-        }
+        self._buffers: dict[Work, Tensor] = {}
+        self._room = (0, 0, 0)
+        """Rows, rows of logits and parts of attention that the buffers hold."""
+        self._scratch_bytes = 0
 
     def _layer(self, layer: NativeLayer, window: int | None, cache: Tensor) -> list[int]:
         places = [0] * LAYER_PLACES
@@ -137,7 +114,8 @@ class NativeDecoder:
             [(span.rows, span.context, table.ctypes.data) for span, table in zip(spans, tables, strict=True)], np.int64
         )
         slot_table, logit_table = np.array(slots, np.int64), np.array(logit_rows, np.int64)
-        self._reserve_parts(spans)
+        parts = sum(span.rows * -(-span.context // CHUNK) for span in spans if span.rows <= FEW_ROWS)
+        self._make_room(len(slots), len(logit_rows), parts)
         self._buffers[Work.COUNTERS].zero_()
         work = np.zeros(WORK_PLACES, np.int64)
         for place, buffer in self._buffers.items():
@@ -160,10 +138,25 @@ class NativeDecoder:
             self._team.run(work.ctypes.data)
         return self._buffers[Work.OUT][: len(logit_rows)]
 
-    def _reserve_parts(self, spans: Sequence[Span]) -> None:
-        keys = chunk_keys(self._block_size)
-        parts = sum(span.rows * -(-span.context // keys) for span in spans)
-        values = parts * self._shape.n_head * self._vectors
-        if self._buffers[Work.PARTS].numel() < values:
-            self._buffers[Work.PARTS] = torch.empty(values)
-            self._buffers[Work.STATES] = torch.empty(2 * parts * self._shape.n_head)
+    def _make_room(self, *needed: int) -> None:
+        if all(need <= room for need, room in zip(needed, self._room, strict=True)):
+            return
+        rows, logits, parts = map(max, needed, self._room)
+        self._room = (rows, logits, parts)
+        shape = self._shape
+        attended = shape.n_head * shape.head_dim
+        width = -(-(attended + 2 * shape.n_kv_head * shape.head_dim) // GROUP) * GROUP
+        widest = -(-max(shape.hidden, attended, shape.inner) // GROUP) * GROUP
+        self._scratch_bytes = scratch_bytes(shape.hidden, attended, shape.n_head, rows)
+        self._buffers = {
+            Work.QKV: torch.empty(rows, width),
+            Work.Q: torch.empty(rows, attended),
+            Work.CODES: torch.empty(2, rows, widest, dtype=torch.int8),
+            Work.SCALES: torch.empty(2, rows, widest // GROUP),
+            Work.SUMS: torch.empty(2, rows, widest // GROUP),
+            Work.OUT: torch.empty(logits, shape.vocab),
+            Work.PARTS: torch.empty(parts, attended),
+            Work.STATES: torch.empty(parts, shape.n_head, 2),
+            Work.COUNTERS: torch.empty(5 * len(self._weights.layers) + 1, dtype=torch.int64),
+            Work.SCRATCH: torch.empty(self._threads, self._scratch_bytes, dtype=torch.uint8),
+        }

@@ -133,12 +133,14 @@ def _tiles(quantized: Quantized) -> Tensor:
     groups = quantized.scales.shape[1]
     codes = quantized.codes.view(-1, TILE, groups, GROUP // 4, 4).permute(0, 2, 3, 1, 4)
     bits = 8 if quantized.offsets is None else 4
-    if bits == 8:
-        codes = codes.contiguous().view(torch.uint8) ^ 0x80
-    else:
-        codes = codes[:, :, 0::2] | codes[:, :, 1::2] << 4
+    codes = _shifted(codes) if bits == 8 else codes[:, :, 0::2] | codes[:, :, 1::2] << 4
     parts = [codes.flatten(2)]
     for values in (quantized.scales, quantized.offsets):
         if values is not None:
             parts.append(values.view(-1, TILE, groups).transpose(1, 2).contiguous().view(torch.uint8))
     return torch.cat(parts, 2).flatten(1)
+
+
+def _shifted(codes: Tensor) -> Tensor:
+    """int8 with 128 added, as uint8."""
+    return codes.contiguous().view(torch.uint8) ^ 0x80

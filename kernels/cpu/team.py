@@ -30,7 +30,7 @@ _YIELDS_BEFORE_SLEEP = 2000
 _AWAKE, _ASLEEP = 0, 1
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def atomic_load(typing: Any, address: Any) -> Any:
     def codegen(context: Any, builder: Builder, signature: Any, arguments: Sequence[Any]) -> Any:
         return builder.load_atomic(at(builder, arguments[0], 0, I64), "seq_cst", 8)
@@ -38,7 +38,7 @@ def atomic_load(typing: Any, address: Any) -> Any:
     return types.int64(types.int64), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def atomic_store(typing: Any, address: Any, value: Any) -> Any:
     def codegen(context: Any, builder: Builder, signature: Any, arguments: Sequence[Any]) -> Any:
         builder.store_atomic(arguments[1], at(builder, arguments[0], 0, I64), "release", 8)
@@ -47,7 +47,7 @@ def atomic_store(typing: Any, address: Any, value: Any) -> Any:
     return types.void(types.int64, types.int64), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def atomic_add(typing: Any, address: Any, value: Any) -> Any:
     """Returns the value before."""
 
@@ -57,7 +57,7 @@ def atomic_add(typing: Any, address: Any, value: Any) -> Any:
     return types.int64(types.int64, types.int64), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def atomic_swap(typing: Any, address: Any, value: Any) -> Any:
     """Returns the value before."""
 
@@ -67,7 +67,7 @@ def atomic_swap(typing: Any, address: Any, value: Any) -> Any:
     return types.int64(types.int64, types.int64), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def yield_core(typing: Any) -> Any:
     """Let another thread have the core."""
 

@@ -11,9 +11,15 @@ from llvmlite import binding
 
 VARIABLE = "KVCHAT_CPU_TIER"
 
+
+def _has_avx512(has: dict[str, bool]) -> bool:
+    return all(has.get(name) for name in ("avx512f", "avx512bw", "avx512vl", "avx512vnni", "f16c"))
+
+
 _NEEDS: dict[str, Callable[[dict[str, bool]], bool]] = {
-    "avx512_vnni": lambda has: all(has.get(name) for name in ("avx512f", "avx512bw", "avx512vl", "avx512vnni", "f16c")),
-    "avx_vnni": lambda has: bool(has.get("f16c") and (has.get("avxvnni") or (has.get("avx512vl") and has.get("avx512vnni")))),
+    "avx512_bf16": lambda has: _has_avx512(has) and bool(has.get("avx512bf16")),
+    "avx512_vnni": _has_avx512,
+    "avx_vnni": lambda has: bool(has.get("f16c") and has.get("avxvnni")) or _has_avx512(has),
     "avx2": lambda has: bool(has.get("avx2") and has.get("f16c")),
     "portable": lambda has: True,
 }
@@ -35,3 +41,8 @@ def tier() -> str:
     if wanted not in available_tiers():
         raise ValueError(f"{VARIABLE} is {wanted!r}, but this CPU has {', '.join(available_tiers())}")
     return wanted
+
+
+def has_pairs() -> bool:
+    """Whether this tier multiplies pairs of bfloat16."""
+    return tier() == "avx512_bf16"

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from kernels.contract import Activation
 
-
 LINE = 64
 """Bytes of a cache line."""
 

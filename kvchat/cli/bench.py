@@ -103,15 +103,19 @@ def _flags(options: Options) -> list[str]:
 
 
 class _Progress:
-    """One line on a terminal, drawn again; nothing elsewhere, where a run's output is its result."""
+    """One line on a terminal, drawn again at each measurement; elsewhere a line for each round."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._stage = ""
 
     def show(self, text: str) -> None:
         if self._terminal:
             width = shutil.get_terminal_size().columns - 1
             print(f"\r\x1b[K{text[:width]}", end="", file=sys.stderr, flush=True)
+        elif (stage := text.partition(":")[0]) != self._stage:
+            self._stage = stage
+            print(stage, file=sys.stderr, flush=True)
 
     def end(self) -> None:
         if self._terminal:

@@ -66,7 +66,6 @@ class LlamaCpp:
     def __init__(self, tools: Tools, gguf: Path, threads: int) -> None:
         self._tools, self._gguf, self._threads = tools, gguf, threads
         self._flash: dict[str, str] = {}
-        self._server: LlamaServer | None = None
         probe = self._bench("auto", "-p", "1", "-n", "0")
         # "llama 256M Q4_0", "qwen2 1B Q4_K - Medium": architecture, size, quantization
         self.name = f"{NAME} {probe['model_type'].split(' ', 2)[-1]}"
@@ -87,9 +86,8 @@ class LlamaCpp:
         return self._faster(f"prefill {tokens}", lambda flash: self._bench(flash, "-p", tokens, "-n", "0")["avg_ts"])
 
     def first_token_behind(self, first: Prompt, second: Prompt) -> float:
-        if self._server is None:
-            self._server = LlamaServer(self._tools["llama-server"], self._gguf, self._threads)
-        return self._server.first_token_behind(first, second)
+        with LlamaServer(self._tools["llama-server"], self._gguf, self._threads) as server:
+            return server.first_token_behind(first, second)
 
     def one_shot(self) -> float:
         # llama-completion is the leaner of the two where both are there.
@@ -101,8 +99,7 @@ class LlamaCpp:
         return run(self._bench_command("on", "-p", "0", "-n", str(steps), "-d", str(len(prompt)))).peak_bytes
 
     def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        """Nothing runs between two measurements."""
 
     def _faster(self, what: str, measure: Callable[[str], float]) -> float:
         """With flash attention on or off: the faster one of the first time, from then on."""

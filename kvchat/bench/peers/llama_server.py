@@ -18,8 +18,10 @@ START_S, POLL_S = 120, 0.05
 
 
 class LlamaServer:
-    """A server on a free port of the loopback interface, with its own choice of slots. Raises PeerError when it does
-    not get ready."""
+    """A server on a free port of the loopback interface, with its own choice of slots, while the context lasts.
+
+    Raises PeerError when it does not get ready.
+    """
 
     def __init__(self, program: str, gguf: Path, threads: int) -> None:
         with socket.socket() as probe:
@@ -34,20 +36,22 @@ class LlamaServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+
+    def __enter__(self) -> LlamaServer:
         try:
             self._wait()
         except BaseException:
-            self.close()
+            self._end()
             raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
 
     def first_token_behind(self, first: Prompt, second: Prompt) -> float:
         """Seconds that it says the prompt of the second conversation took, the first one having had its reply."""
         self._complete(first, REPLY_TOKENS)
         return first_token_seconds(self._complete(second, 1))
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
 
     def _complete(self, prompt: Prompt, tokens: int) -> dict[str, Any]:
         body = {
@@ -61,6 +65,10 @@ class LlamaServer:
         if status != 200:
             raise PeerError(f"llama-server answered {status}: {text[:80]!r}")
         return json.loads(text)
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
     def _wait(self) -> None:
         give_up = time.monotonic() + START_S

@@ -91,7 +91,7 @@ class Report(msgspec.Struct):
         lines = [
             f"{machine.cpu}, {machine.threads} threads on {machine.cores} cores, reads "
             f"{machine.bandwidth_bytes_per_s / 1e9:.1f} GB/s; {machine.memory_bytes / 1e9:.0f} GB of memory",
-            f"{self.model}; medians of {self.rounds} rounds after a warming one; random prompts of seed {self.seed}",
+            f"{self.model}; medians; rounds: {self.rounds}, after a warming one; seed: {self.seed}",
             "ratio: how many times better kvchat is; above 1 it is faster, or takes less memory",
             *(f"{name}: {version}" for name, version in self.engines.items()),
             *(f"{failure.engine}: {failure.cell}: {failure.error}" for failure in self.failures),

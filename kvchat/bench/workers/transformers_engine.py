@@ -55,8 +55,7 @@ class Worker:
         shows for a prefix used again."""
         shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
         cache = DynamicCache(config=self._model.config)
-        with torch.inference_mode():
-            self._model(torch.tensor([first[:shared]]), past_key_values=cache, logits_to_keep=1)
+        self._generate([first[:shared]], 1, cache)
         started = perf_counter()
         return self._generate([second], 1, deepcopy(cache))[1] - started
 

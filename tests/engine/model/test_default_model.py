@@ -70,5 +70,5 @@ def test_logits_are_the_same_prefilled_chunked_cached_and_decoded(engine: Engine
         assert largest_difference(chunked, start, start + 70) < 1e-3
     for position in range(280, 300):
         assert largest_difference(chunked, position, position + 1) < 1e-3
-    runner.copy_rows([(whole[9], forked[9], 5)])
+    runner.copy_blocks([(whole[9], forked[9])])
     assert largest_difference(forked, 149, 300) < 1e-3

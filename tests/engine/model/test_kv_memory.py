@@ -41,14 +41,14 @@ def test_a_cap_that_the_machine_does_not_have_is_refused(folder: Path) -> None:
         ModelRunner(folder, EngineConfig(model=folder, kv_memory=1 << 60))
 
 
-def test_copies_take_the_first_rows_of_a_block_in_every_layer_in_order(model: ModelConfig) -> None:
+def test_copies_take_a_block_in_every_layer_in_order(model: ModelConfig) -> None:
     cache = KVCache(model, num_blocks=4, block_size=3, dtype=torch.float32, device=CPU)
     for number, layer in enumerate(cache.layers):
         layer.copy_(torch.arange(4)[:, None, None, None] + 10.0 * number)
-    cache.copy_rows([(1, 2, 2), (2, 3, 3)])
+    cache.copy_blocks([(1, 2), (2, 3)])
     for number, layer in enumerate(cache.layers):
         rows = (layer[..., 0, 0] - 10 * number).tolist()
-        assert rows == [[[0, 0, 0], [1, 1, 1], [1, 1, 2], [1, 1, 2]]] * 2
+        assert rows == [[[0, 0, 0], [1, 1, 1], [1, 1, 1], [1, 1, 1]]] * 2
 
 
 def test_half_precision_keys_and_values_take_half_the_memory_and_change_little(folder: Path) -> None:

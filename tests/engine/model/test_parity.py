@@ -68,8 +68,8 @@ def test_prefill_behind_a_cached_prefix(model: Model) -> None:
     first = model.pages.table(100)
     model.feed(first, 0, 100)
     second = first[:3] + model.pages.table(100 - 3 * BLOCK)
-    # Of the fourth block ten rows are copied, so 58 tokens are not computed again.
-    model.runner.copy_rows([(first[3], second[3], 10)])
+    # Of the fourth block ten rows are wanted, so 58 tokens are not computed again.
+    model.runner.copy_blocks([(first[3], second[3])])
     assert same(model.feed(second, 58, 100), model.expected[99])
 
 

@@ -31,7 +31,9 @@ def test_without_peers_kvchat_is_measured_beside_transformers(
     paths.config_dir().mkdir(parents=True)
     paths.config_file().write_text('[engine]\ndtype = "float32"\nkv_memory = 8_000_000\n')
     assert run(["--model", str(small_model), "bench", "peers", "--quick", "--rounds", "1", "--json", *no_peers]) == 0
-    report = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    assert printed.err.splitlines() == ["starting the engines", "warming up", "round 1 of 1"]
+    report = json.loads(printed.out)
     assert [row["name"] for row in report["rows"]] == FITTING
     assert report["left_out"] == TOO_LONG
     assert report["failures"] == []
@@ -58,5 +60,5 @@ def test_quantizing_without_the_program_is_one_line(
     paths.config_file().write_text('[engine]\ndtype = "float32"\nkv_memory = 8_000_000\n')
     source = ["--quantize", str(small_model / "model.safetensors")]
     assert run(["--model", str(small_model), "bench", "peers", *no_peers, *source]) == 1
-    [line] = capsys.readouterr().err.splitlines()
+    *_, line = capsys.readouterr().err.splitlines()
     assert line.startswith("kvchat: llama-quantize was not found in ")

@@ -52,7 +52,7 @@ def test_the_table_lines_up(report: Report) -> None:
 def test_the_notes_say_what_the_table_cannot(report: Report) -> None:
     notes = "\n".join(report.notes())
     assert "a CPU, 2 threads on 4 cores, reads 40.0 GB/s; 16 GB of memory" in notes
-    assert "small; medians of 3 rounds after a warming one; random prompts of seed 7" in notes
+    assert "small; medians; rounds: 3, after a warming one; seed: 7" in notes
     assert "kvchat: 1.0" in notes and "other: 2.0" in notes
     assert "other: prefill, 512: no memory" in notes
     assert "third: not found: get it" in notes

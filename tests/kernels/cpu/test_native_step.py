@@ -1,0 +1,163 @@
+"""The native step against a plain one in torch that rounds its activations in the same places.
+
+Every slot of the cache that no token was written to, and every block that no table names, holds NaN.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from decoder_rig import MAX_ROWS, Batch, Model, Rig, check
+
+RAGGED: Batch = [(1, length) for length in (1, 2, 15, 16, 17, 31, 32, 33, 64, 100, 255, 256, 257, 513)]
+BATCHES: tuple[Batch, ...] = (
+    [(1, 1)],
+    [(1, 600)],
+    RAGGED,
+    [(16, 16)],
+    [(3, 3), (1, 7), (16, 40), (1, 300), (5, 261)],
+    [(2, 257), (1, 256), (7, 512), (1, 2), (11, 30), (16, 300)],
+    [(16, 16), (16, 31), (1, 1), (15, 280), (16, 33)],
+)
+
+
+def dealt(seed: int, **options: list[Any]) -> list[Model]:
+    """Models in which every option occurs, each as often as the others of its kind, together by chance."""
+    count = 3 * max(len(values) for values in options.values())
+    source = random.Random(seed)
+    columns = {}
+    for name, values in options.items():
+        column = (values * count)[:count]
+        source.shuffle(column)
+        columns[name] = column
+    return [Model(**{name: column[i] for name, column in columns.items()}) for i in range(count)]
+
+
+GRID = dealt(
+    11,
+    hidden=[32, 33, 40, 72, 96, 100, 130],
+    n_kv_head=[1, 2, 3],
+    group=[1, 3, 4, 7, 8],
+    head_dim=[8, 32, 64, 80, 96, 112, 128, 256],
+    inner=[16, 32, 48, 80, 112],
+    vocab=[15, 16, 97, 160],
+    activation=["silu", "gelu_tanh"],
+    biases=[False, True],
+    qk_norm=[False, True],
+    windows=[(None,), (None, None), (1, None), (40,), (None, 300), (17, 255)],
+    formats=[("int8",), ("int4",), ("int8", "int4"), ("int4", "int4", "int8")],
+    block_size=[1, 4, 16, 24, 32],
+    kv_dtype=[torch.bfloat16, torch.float32],
+    threads=[1, 2, 3],
+)
+
+
+def name_of(model: Model) -> str:
+    return (
+        f"hidden{model.hidden}-heads{model.n_kv_head}x{model.group}x{model.head_dim}-{'+'.join(model.formats)}"
+        f"-{'+'.join(map(str, model.windows))}-blocks{model.block_size}-threads{model.threads}"
+    )
+
+
+def blocks_for(model: Model, *batches: Batch) -> int:
+    needed = max(sum(-(-context // model.block_size) for _, context in batch) for batch in batches)
+    return needed + 5
+
+
+@pytest.mark.parametrize(("model", "seed"), zip(GRID, range(100), strict=False), ids=map(name_of, GRID))
+def test_models_of_every_kind_in_batches_of_every_kind(decoder: Any, model: Model, seed: int) -> None:
+    batches = random.Random(seed).sample(BATCHES, 3)
+    check(Rig(model, decoder, blocks_for(model, *batches), seed), *batches)
+
+
+@pytest.mark.parametrize("format", ["int8", "int4"])
+def test_every_number_of_rows_of_a_sequence_and_of_sequences(decoder: Any, format: str) -> None:
+    rig = Rig(Model(formats=(format,)), decoder)
+    for rows in range(1, 17):
+        check(rig, [(rows, rows)], [(rows, rows + 23)], [(1, 10 + i) for i in range(rows)])
+
+
+def test_as_many_rows_as_fit(decoder: Any) -> None:
+    batch = [(16, 20), (16, 16), (16, 300), *((1, 10 + i) for i in range(16))]
+    assert sum(rows for rows, _ in batch) == MAX_ROWS
+    check(Rig(Model(), decoder), batch)
+
+
+@pytest.mark.parametrize("block_size", [1, 4, 16, 24, 32, 300])
+@pytest.mark.parametrize("kv_dtype", [torch.float32, torch.bfloat16])
+def test_last_blocks_that_are_full_or_hold_one_token(decoder: Any, block_size: int, kv_dtype: torch.dtype) -> None:
+    model = Model(block_size=block_size, kv_dtype=kv_dtype, windows=(None,))
+    batch = [(1, max(1, times * block_size + extra)) for times in (1, 2, 3) for extra in (-1, 0, 1)]
+    check(Rig(model, decoder, blocks_for(model, batch)), batch)
+
+
+@pytest.mark.parametrize("window", [1, 2, 15, 16, 17, 64, 255, 256, 257, 1000])
+def test_a_window_sees_the_last_tokens_only(decoder: Any, window: int) -> None:
+    model = Model(windows=(window,))
+    check(Rig(model, decoder), [(1, 5), (1, window), (1, window + 1), (16, 300), (5, 60)])
+
+
+def test_a_long_context(decoder: Any) -> None:
+    model = Model(windows=(None, 700), group=1, n_kv_head=1)
+    batch = [(1, 3000), (4, 1025)]
+    check(Rig(model, decoder, blocks_for(model, batch)), batch)
+
+
+@pytest.mark.parametrize("wanted", [[], [0], [4], [4, 1], [2, 3, 0]])
+def test_only_the_logits_asked_for_in_the_order_asked(decoder: Any, wanted: list[int]) -> None:
+    rig, batch = Rig(Model(windows=(None,)), decoder), [(3, 40), (1, 9), (1, 70)]
+    if wanted:
+        check(rig, batch, logit_rows=wanted)
+    else:
+        assert rig.step(batch, [])[0].logits.shape == (0, rig.model.vocab)
+    check(rig, batch)
+
+
+def test_a_step_reads_what_steps_before_it_wrote(decoder: Any) -> None:
+    """Tokens of one sequence fed in pieces, and at once."""
+    rig = Rig(Model(windows=(None, 20), block_size=4), decoder)
+    [span], slots, positions = rig.lay_out([(40, 40)])
+    hidden = torch.randn(40, rig.model.hidden)
+    cos, sin = rig.angles(positions)
+    expected = rig.reference(hidden.clone(), cos, sin, slots, [span], list(range(40)))
+    at = 0
+    for rows in (1, 3, 16, 1, 1, 7, 11):
+        end = at + rows
+        piece = span._replace(rows=rows, context=end)
+        logits = rig.decoder.run(hidden[at:end].clone(), cos[at:end], sin[at:end], slots[at:end], [piece], [rows - 1])
+        off = (logits[0] - expected.logits[end - 1]).norm() / expected.logits[end - 1].norm()
+        assert off < (1e-5 if expected.clear[end - 1] else 3e-2)
+        at = end
+    assert expected.clear[0]
+
+
+@pytest.mark.parametrize("size", [1e-4, 1e4])
+@pytest.mark.parametrize("format", ["int8", "int4"])
+def test_scales_near_the_ends_of_float16(decoder: Any, size: float, format: str) -> None:
+    """Weights so small that their scales have no exponent of their own any more, or near the largest."""
+    check(Rig(replace(Model(), windows=(None,), head_scale=size, formats=(format,)), decoder), [(1, 20), (1, 3)])
+
+
+def test_rows_of_zeros_give_zeros(decoder: Any) -> None:
+    rig = Rig(Model(windows=(None,)), decoder)
+    spans, slots, positions = rig.lay_out([(1, 1), (1, 1)])
+    cos, sin = rig.angles(positions)
+    logits = rig.decoder.run(torch.zeros(2, rig.model.hidden), cos, sin, slots, spans, [0, 1])
+    assert (logits == 0).all()
+
+
+def test_the_sequences_of_a_batch_do_not_see_each_other(decoder: Any) -> None:
+    """One of NaN beside others leaves them as they are."""
+    rig = Rig(Model(), decoder)
+    spans, slots, positions = rig.lay_out([(1, 40), (2, 300), (1, 17)])
+    hidden = torch.randn(4, rig.model.hidden)
+    cos, sin = rig.angles(positions)
+    alone = rig.decoder.run(hidden.clone(), cos, sin, slots, spans, [0, 3]).clone()
+    hidden[1:3] = torch.nan
+    beside = rig.decoder.run(hidden, cos, sin, slots, spans, [0, 1, 2, 3])
+    assert beside[1:3].isnan().all()
+    assert torch.equal(beside[[0, 3]], alone)
