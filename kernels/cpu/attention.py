@@ -11,9 +11,10 @@ zero makes nothing of it.
 from __future__ import annotations
 
 import numpy as np
-from numba import carray, njit
+from numba import carray
 
 from kernels.cpu.attention_ops import AT_ONCE, make_mix, make_score, make_soften, multiplies_pairs
+from kernels.cpu.compiler import compiled
 from kernels.cpu.ir import LANES
 from kernels.cpu.pointers import as_f32, as_i64, as_u16, as_u32
 
@@ -27,32 +28,35 @@ _mix_b1, _mix_b2, _mix_b3, _mix_b4 = (make_mix(rows, True) for rows in (1, 2, 3,
 _soften_f, _soften_b = make_soften(False), make_soften(True)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def padded(size: int, unit: int) -> int:
     return -(-size // unit) * unit
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _to_bfloat16(bits):
     """Of a float32's bits, rounded to nearest, ties to even."""
     return np.uint16((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16))
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def keep_token(keys, values, slot, block_size, n_kv_head, size, bfloat16, k, v, mate):
     """Write a token's keys and values, float32 [n_kv_head, size] at addresses k and v, to its slot. `mate`: the next
     slot is not written by the same step."""
     block, place = slot // block_size, slot % block_size
     if bfloat16:
-        k_bits, v_bits = carray(as_u32(k), (n_kv_head, size)), carray(as_u32(v), (n_kv_head, size))
+        k_bits, v_bits = carray(as_u32(k), (n_kv_head, size // 2, 2)), carray(as_u32(v), (n_kv_head, size))
         offset = 2 * block * n_kv_head * size * block_size
-        k16 = carray(as_u16(keys + offset), (n_kv_head, size // 2, block_size, 2))
+        k_words = carray(as_u32(keys + offset), (n_kv_head, size // 2, block_size))
         v16 = carray(as_u16(values + offset), (n_kv_head, block_size // 2, size, 2))
+        half = place % 2
         for head in range(n_kv_head):
+            for i in range(size // 2):
+                first, second = _to_bfloat16(k_bits[head, i, 0]), _to_bfloat16(k_bits[head, i, 1])
+                k_words[head, i, place] = np.uint32(first) | np.uint32(second) << np.uint32(16)
             for i in range(size):
-                k16[head, i // 2, place, i % 2] = _to_bfloat16(k_bits[head, i])
-                v16[head, place // 2, i, place % 2] = _to_bfloat16(v_bits[head, i])
-            if mate and place % 2 == 0:
+                v16[head, place // 2, i, half] = _to_bfloat16(v_bits[head, i])
+            if mate and half == 0:
                 v16[head, place // 2, :, 1] = np.uint16(0)
     else:
         k32, v32 = carray(as_f32(k), (n_kv_head, size)), carray(as_f32(v), (n_kv_head, size))
@@ -65,7 +69,7 @@ def keep_token(keys, values, slot, block_size, n_kv_head, size, bfloat16, k, v, 
                 kept_v[head, place, i] = v32[head, i]
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _score(rows, bfloat16, q, q_stride, keys, words, key_stride, out):
     if bfloat16:
         if rows == 1:
@@ -86,7 +90,7 @@ def _score(rows, bfloat16, q, q_stride, keys, words, key_stride, out):
         _score_f4(q, q_stride, keys, words, key_stride, out)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _mix(rows, bfloat16, weights, values, words, stride, size, out, out_stride):
     if bfloat16:
         if rows == 1:
@@ -107,11 +111,10 @@ def _mix(rows, bfloat16, weights, values, words, stride, size, out, out_stride):
         _mix_f4(weights, values, words, stride, size, out, out_stride)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def attend_queries(
     keys,
     values,
-    head,
     block_size,
     n_kv_head,
     size,
@@ -121,7 +124,7 @@ def attend_queries(
     end,
     window,
     q,
-    q_stride,
+    q_bytes,
     count,
     group,
     position,
@@ -129,66 +132,96 @@ def attend_queries(
     states,
     scratch,
 ):
-    """Fold the keys [begin, end) of one key/value head into the outputs of `count` queries.
+    """Fold the keys [begin, end) into the outputs of `count` queries of each key/value head.
 
-    q: pairs of bfloat16 where `multiplies_pairs` and the cache is in bfloat16, else float32, rows q_stride bytes
-    apart; query i stands at position + i // group. out float32 [count, size], states float32 [count, 2], see
-    `kernels.cpu.attention_ops.make_soften`; scratch: 4 * AT_ONCE float32. begin is a multiple of 16.
+    q [n_kv_head, count, size]: pairs of bfloat16 where `multiplies_pairs` and the cache is in bfloat16, else float32,
+    q_bytes a query; query i of a head stands at position + i // group. out float32 [n_kv_head, count, size], states
+    float32 [n_kv_head, count, 2], see `kernels.cpu.attention_ops.make_soften`; scratch: 4 * AT_ONCE float32. begin is a
+    multiple of 16.
     """
+    for key in range(begin, end, AT_ONCE):
+        # Heads inside: what a block holds is then read in one go.
+        for head in range(n_kv_head):
+            _attend_head(
+                keys,
+                values,
+                head,
+                block_size,
+                n_kv_head,
+                size,
+                bfloat16,
+                table,
+                key,
+                end,
+                window,
+                q + head * count * q_bytes,
+                q_bytes,
+                count,
+                group,
+                position,
+                out + 4 * head * count * size,
+                states + 8 * head * count,
+                scratch,
+            )
+
+
+@compiled
+def _attend_head(
+    keys,
+    values,
+    head,
+    block_size,
+    n_kv_head,
+    size,
+    bfloat16,
+    table,
+    key,
+    end,
+    window,
+    q,
+    q_bytes,
+    count,
+    group,
+    position,
+    out,
+    states,
+    scratch,
+):
+    """At most AT_ONCE keys from `key` on, of one key/value head."""
     item = 2 if bfloat16 else 4
     per_word = 4 // item
-    pairs = bfloat16 != 0 and multiplies_pairs()
     words = size // per_word
     head_bytes = block_size * size * item
     blocks = carray(as_i64(table), (-(-end // block_size),))
-    tile_weights = LANES * (2 if pairs else 4)
-    for key in range(begin, end, AT_ONCE):
-        tiles = -(-min(AT_ONCE, end - key) // LANES)
-        for i in range(0, count, 4):
-            rows = min(4, count - i)
-            newest = position + (i + rows - 1) // group
-            if newest < key or (window and position + i // group + 1 - window >= key + AT_ONCE):
-                continue
-            for tile in range(tiles):
-                at = key + LANES * tile
-                block, place = blocks[at // block_size], at % block_size
-                source = keys + (block * n_kv_head + head) * head_bytes + 4 * place
-                _score(
-                    rows,
-                    bfloat16,
-                    q + i * q_stride,
-                    q_stride,
-                    source,
-                    words,
-                    4 * block_size,
-                    scratch + 4 * LANES * tile,
-                )
-            for row in range(rows):
-                seen = position + (i + row) // group
-                first = max(0, seen + 1 - window - key) if window else 0
-                last = min(AT_ONCE, seen + 1 - key)
-                scores = scratch + 4 * AT_ONCE * row
-                if first >= last:
-                    carray(as_f32(scores), (AT_ONCE,))[:] = np.float32(0)
-                elif bfloat16:
-                    _soften_b(scores, first, last, size, out + 4 * (i + row) * size, states + 8 * (i + row))
-                else:
-                    _soften_f(scores, first, last, size, out + 4 * (i + row) * size, states + 8 * (i + row))
-            for tile in range(tiles):
-                at = key + LANES * tile
-                filled = -(-min(LANES, newest + 1 - at) // per_word)
-                if filled <= 0:
-                    break
-                block, place = blocks[at // block_size], at % block_size
-                source = values + (block * n_kv_head + head) * head_bytes + 4 * (place // per_word) * size
-                _mix(
-                    rows,
-                    bfloat16,
-                    scratch + tile_weights * tile,
-                    source,
-                    filled,
-                    4 * size,
-                    size,
-                    out + 4 * i * size,
-                    4 * size,
-                )
+    tile_weights = LANES * (2 if bfloat16 != 0 and multiplies_pairs() else 4)
+    tiles = -(-min(AT_ONCE, end - key) // LANES)
+    for i in range(0, count, 4):
+        rows = min(4, count - i)
+        newest = position + (i + rows - 1) // group
+        if newest < key or (window and position + i // group + 1 - window >= key + AT_ONCE):
+            continue
+        for tile in range(tiles):
+            at = key + LANES * tile
+            block, place = blocks[at // block_size], at % block_size
+            source = keys + (block * n_kv_head + head) * head_bytes + 4 * place
+            _score(rows, bfloat16, q + i * q_bytes, q_bytes, source, words, 4 * block_size, scratch + 4 * LANES * tile)
+        for row in range(rows):
+            seen = position + (i + row) // group
+            first = max(0, seen + 1 - window - key) if window else 0
+            last = min(AT_ONCE, seen + 1 - key)
+            scores = scratch + 4 * AT_ONCE * row
+            if first >= last:
+                carray(as_f32(scores), (AT_ONCE,))[:] = np.float32(0)
+            elif bfloat16:
+                _soften_b(scores, first, last, size, out + 4 * (i + row) * size, states + 8 * (i + row))
+            else:
+                _soften_f(scores, first, last, size, out + 4 * (i + row) * size, states + 8 * (i + row))
+        for tile in range(tiles):
+            at = key + LANES * tile
+            filled = -(-min(LANES, newest + 1 - at) // per_word)
+            if filled <= 0:
+                break
+            block, place = blocks[at // block_size], at % block_size
+            source = values + (block * n_kv_head + head) * head_bytes + 4 * (place // per_word) * size
+            weights = scratch + tile_weights * tile
+            _mix(rows, bfloat16, weights, source, filled, 4 * size, size, out + 4 * i * size, 4 * size)

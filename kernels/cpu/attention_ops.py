@@ -74,7 +74,7 @@ def make_score(rows: int, bfloat16: bool) -> Any:
     64].
     """
     unrolled = 4
-    chains = max(1, 4 // rows)
+    chains = 4 if rows == 1 else 2
 
     @intrinsic
     def score(typing: Any, q: Any, q_stride: Any, keys: Any, words: Any, key_stride: Any, out: Any) -> Any:

@@ -95,7 +95,7 @@ def _dot_avx_vnni(builder: Builder, sums: Any, weights: Any, x: Any) -> Any:
         )
         for first in (0, 8)
     ]
-    return select_lanes(builder, *halves, range(16))
+    return select_lanes(builder, halves[0], halves[1], range(16))
 
 
 def _dot_avx2(builder: Builder, sums: Any, weights: Any, x: Any) -> Any:
@@ -118,7 +118,7 @@ def _dot_avx2(builder: Builder, sums: Any, weights: Any, x: Any) -> Any:
             )
             for first in (0, 16)
         ]
-        sums = builder.add(sums, select_lanes(builder, *halves, range(16)))
+        sums = builder.add(sums, select_lanes(builder, halves[0], halves[1], range(16)))
     return sums
 
 

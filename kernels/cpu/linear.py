@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import carray, njit
+from numba import carray
 
 from kernels.cpu.attention import padded
+from kernels.cpu.compiler import compiled
 from kernels.cpu.linear_ops import make_tile_dot, quantize_group
 from kernels.cpu.packing import GROUP, TILE
 from kernels.cpu.places import Work
@@ -21,7 +22,7 @@ SUMS = {"reassoc", "contract", "nsz"}
 """Sums of floats may be reordered; nothing else of fast arithmetic is allowed."""
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def dot(tile, bits, groups, codes, scales, sums, rows, out):
     """A tile of outputs of all rows, float32 [rows, 16]."""
     row = 0
@@ -47,18 +48,18 @@ def dot(tile, bits, groups, codes, scales, sums, rows, out):
             row += 1
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def packed_bytes(groups, bits):
     return groups * TILE * (GROUP * bits // 8 + (4 if bits == 4 else 2))
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def share_of(units, members):
     """Units to take at once: few enough that the threads end together."""
     return max(1, units // (8 * members))
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def linear(work, scratch, counter, members, weight, bits, bias, inputs, outputs, rows, target, stride, accumulate):
     """This thread's share of target [rows, stride] (+)= input @ weight.T + bias."""
     groups = padded(inputs, GROUP) // GROUP
@@ -89,7 +90,7 @@ def linear(work, scratch, counter, members, weight, bits, bias, inputs, outputs,
         begin = take(counter, share)
 
 
-@njit(nogil=True, cache=True, fastmath=SUMS)
+@compiled(fastmath=SUMS)
 def rms_norm(x, weight, size, eps, out):
     v, w, o = carray(as_f32(x), (size,)), carray(as_f32(weight), (size,)), carray(as_f32(out), (size,))
     total = np.float32(0)
@@ -100,7 +101,7 @@ def rms_norm(x, weight, size, eps, out):
         o[i] = v[i] * inverse * w[i]
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def quantize_row(x, size, work, row):
     """Row `row` of the next linear layer's input; x has room for whole groups."""
     groups = padded(size, GROUP) // GROUP

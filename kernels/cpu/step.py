@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import carray, njit
+from numba import carray
 
 from kernels.cpu.attention import CHUNK, attend_queries, keep_token, padded
 from kernels.cpu.attention_ops import AT_ONCE, multiplies_pairs, pair_16
+from kernels.cpu.compiler import compiled
 from kernels.cpu.linear import SUMS, dot, linear, packed_bytes, quantize_row, rms_norm, share_of
 from kernels.cpu.linear_ops import gate_16, quantize_group
 from kernels.cpu.packing import GROUP, TILE
@@ -32,7 +33,7 @@ def scratch_bytes(hidden: int, attended: int, n_head: int, rows: int) -> int:
     return 4 * padded.py_func(max(row, 4 * rows * TILE + GROUP, queries), TILE)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _norm_rows(model, work, scratch, me, members, norm):
     hidden, eps = model[Model.HIDDEN], carray(as_f32(model[Model.EPS]), (1,))[0]
     for row in range(me, work[Work.ROWS], members):
@@ -40,7 +41,7 @@ def _norm_rows(model, work, scratch, me, members, norm):
         quantize_row(scratch, hidden, work, row)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _rotate(x, cos, sin, size, scale):
     half = size // 2
     for i in range(half):
@@ -49,7 +50,7 @@ def _rotate(x, cos, sin, size, scale):
         x[i + half] = (b * cos[i + half] + a * sin[i + half]) * scale
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _place_heads(model, layer, work, scratch, me, members):
     """Normalize and rotate queries and keys, scale the queries, write keys and values to the cache."""
     n_head, n_kv_head, size = model[Model.N_HEAD], model[Model.N_KV_HEAD], model[Model.HEAD_DIM]
@@ -90,24 +91,24 @@ def _place_heads(model, layer, work, scratch, me, members):
         )
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _query_bytes(model):
     """Of one head's query."""
     return model[Model.HEAD_DIM] * (2 if model[Model.KV_BFLOAT16] != 0 and multiplies_pairs() else 4)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _first_chunk(span, window):
     """The first chunk that any row of a span sees."""
     return max(0, span[Span.CONTEXT] - span[Span.ROWS] + 1 - window) // CHUNK if window else 0
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _chunks(span, window):
     return -(-span[Span.CONTEXT] // CHUNK) - _first_chunk(span, window)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _attend(model, layer, work, scratch, counter):
     """This thread's share of all spans: chunks of keys into parts and states, tiles of rows into the output layer's
     input."""
@@ -132,7 +133,7 @@ def _attend(model, layer, work, scratch, counter):
         row += rows
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _attend_chunk(model, layer, work, scratch, span, row, index, part):
     n_head, n_kv_head, size = model[Model.N_HEAD], model[Model.N_KV_HEAD], model[Model.HEAD_DIM]
     group, q_bytes = n_head // n_kv_head, _query_bytes(model)
@@ -142,31 +143,29 @@ def _attend_chunk(model, layer, work, scratch, span, row, index, part):
         out = work[Work.PARTS] + 4 * (part + r) * n_head * size
         states = work[Work.STATES] + 8 * (part + r) * n_head
         _clear(out, states, n_head, size)
-        for head in range(n_kv_head):
-            attend_queries(
-                layer[Layer.KEYS],
-                layer[Layer.VALUES],
-                head,
-                model[Model.BLOCK_SIZE],
-                n_kv_head,
-                size,
-                model[Model.KV_BFLOAT16],
-                span[Span.TABLE],
-                begin,
-                end,
-                layer[Layer.WINDOW],
-                work[Work.Q] + ((row + r) * n_head + head * group) * q_bytes,
-                q_bytes,
-                group,
-                group,
-                span[Span.CONTEXT] - span[Span.ROWS] + r,
-                out + 4 * head * group * size,
-                states + 8 * head * group,
-                scratch,
-            )
+        attend_queries(
+            layer[Layer.KEYS],
+            layer[Layer.VALUES],
+            model[Model.BLOCK_SIZE],
+            n_kv_head,
+            size,
+            model[Model.KV_BFLOAT16],
+            span[Span.TABLE],
+            begin,
+            end,
+            layer[Layer.WINDOW],
+            work[Work.Q] + (row + r) * n_head * q_bytes,
+            q_bytes,
+            group,
+            group,
+            span[Span.CONTEXT] - span[Span.ROWS] + r,
+            out,
+            states,
+            scratch,
+        )
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _attend_tile(model, layer, work, scratch, span, row, first):
     """The rows of a span from `first` on, over all keys that they see."""
     n_head, n_kv_head, size = model[Model.N_HEAD], model[Model.N_KV_HEAD], model[Model.HEAD_DIM]
@@ -187,29 +186,26 @@ def _attend_tile(model, layer, work, scratch, span, row, first):
         for r in range(rows):
             target[head, r] = source[r, head]
     _clear(out, states, rows * n_head, size)
-    for head in range(n_kv_head):
-        skipped = head * rows * group
-        attend_queries(
-            layer[Layer.KEYS],
-            layer[Layer.VALUES],
-            head,
-            model[Model.BLOCK_SIZE],
-            n_kv_head,
-            size,
-            model[Model.KV_BFLOAT16],
-            span[Span.TABLE],
-            begin,
-            position + rows,
-            window,
-            q + skipped * q_bytes,
-            q_bytes,
-            rows * group,
-            group,
-            position,
-            out + 4 * skipped * size,
-            states + 8 * skipped,
-            scratch,
-        )
+    attend_queries(
+        layer[Layer.KEYS],
+        layer[Layer.VALUES],
+        model[Model.BLOCK_SIZE],
+        n_kv_head,
+        size,
+        model[Model.KV_BFLOAT16],
+        span[Span.TABLE],
+        begin,
+        position + rows,
+        window,
+        q,
+        q_bytes,
+        rows * group,
+        group,
+        position,
+        out,
+        states,
+        scratch,
+    )
     outputs = carray(as_f32(out), (n_kv_head, rows, group, size))
     sums = carray(as_f32(states), (n_kv_head, rows, group, 2))
     joined = carray(as_f32(line), (n_kv_head, group, size))
@@ -222,7 +218,7 @@ def _attend_tile(model, layer, work, scratch, span, row, first):
         quantize_row(line, n_head * size, work, row + first + r)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _clear(out, states, heads, size):
     carray(as_f32(out), (heads * size,))[:] = np.float32(0)
     state = carray(as_f32(states), (heads, 2))
@@ -230,7 +226,7 @@ def _clear(out, states, heads, size):
     state[:, 1] = np.float32(0)
 
 
-@njit(nogil=True, cache=True, fastmath=SUMS)
+@compiled(fastmath=SUMS)
 def _merge(model, layer, work, scratch, me, members):
     """Join the chunks of each row, by the log-sum-exp of their scores, into the output layer's input."""
     n_head, size = model[Model.N_HEAD], model[Model.HEAD_DIM]
@@ -270,7 +266,7 @@ def _merge(model, layer, work, scratch, me, members):
         part += chunks * rows
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _gate_rows(model, layer, work, scratch, counter, members, codes, scales, sums):
     """This thread's share of the gated activations, 32 at a time, quantized to codes [R, inner] for the next layer."""
     hidden, inner, rows = model[Model.HIDDEN], model[Model.INNER], work[Work.ROWS]
@@ -317,7 +313,7 @@ def _gate_rows(model, layer, work, scratch, counter, members, codes, scales, sum
         begin = take(counter, share)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _run_step(control: int, job: int, me: int) -> None:
     """One thread's part of the step that the `Work` at address `job` describes."""
     members = atomic_load(control + MEMBERS * LINE)
@@ -407,7 +403,7 @@ def _run_step(control: int, job: int, me: int) -> None:
     _head(model, mine, scratch, counter, me, members, control)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _head(model, work, scratch, counter, me, members, control):
     hidden, eps = model[Model.HIDDEN], carray(as_f32(model[Model.EPS]), (1,))[0]
     wanted = carray(as_i64(work[Work.LOGIT_ROW]), (work[Work.LOGITS],))
@@ -433,7 +429,7 @@ def _head(model, work, scratch, counter, me, members, control):
     barrier(control)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def serve_steps(control: int, seen: int, me: int) -> int:
     """See `kernels.cpu.team.Team`."""
     while True:

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 
+from kernels.cpu.compiler import compiled
 from kernels.cpu.ir import I64, Builder, at, call
 
 # Places in the control block, a cache line each.
@@ -78,7 +78,7 @@ def yield_core(typing: Any) -> Any:
     return types.void(), codegen
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def wait_for_change(address: int, seen: int) -> None:
     """Until another thread stores something else than `seen`."""
     looks = 0
@@ -88,7 +88,7 @@ def wait_for_change(address: int, seen: int) -> None:
             yield_core()
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def barrier(control: int) -> None:
     """Until all members of the team are here."""
     phase = atomic_load(control + PHASE * LINE)
@@ -99,13 +99,13 @@ def barrier(control: int) -> None:
         wait_for_change(control + PHASE * LINE, phase)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def take(counter: int, share: int) -> int:
     """The next of the shares into which a phase is cut; whoever is faster takes more of them."""
     return atomic_add(counter, 1) * share
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def await_call(control: int, seen: int, me: int) -> int:
     """The number of the next call, or `seen` when none came for a while and this thread is to sleep."""
     state = control + (STATE + me) * LINE
@@ -124,18 +124,18 @@ def await_call(control: int, seen: int, me: int) -> int:
             looks = 0
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _post(control: int, job: int) -> None:
     atomic_store(control + JOB * LINE, job)
     atomic_add(control + CALL * LINE, 1)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _was_asleep(control: int, me: int) -> bool:
     return atomic_swap(control + (STATE + me) * LINE, _AWAKE) == _ASLEEP
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _store(address: int, value: int) -> None:
     atomic_store(address, value)
 

@@ -1,15 +1,15 @@
 """A random decoder over packed weights, stepped by the native kernels and, beside them, in plain float32 torch.
 
-Both round activations to 8 bits, and keys and values perhaps to bfloat16. Two float32 results that differ in the last
-bit may fall on different sides of such a rounding, after which no tight comparison is possible; so the reference also
-says for which rows each rounding was clear.
+Both round activations to 8 bits. Two float32 results that differ in the last bit may fall on different sides of such a
+rounding, after which no tight comparison is possible; so the reference also says for which rows each rounding was
+clear. What the kernels rounded to store it in the cache is first compared, then taken over.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Any
 
@@ -20,19 +20,16 @@ from torch import Tensor
 from kernels.contract import Activation, Span
 from kernels.cpu import packing
 from kernels.cpu.packing import GROUP
+from kernels.cpu.tier import has_pairs
 from kernels.cpu.weights import DecoderShape, NativeLayer, NativeLinear, NativeWeights
 
 EPS = 1e-5
 NEAR = 1e-4
 """How close to the middle between two integers a value may be rounded either way."""
-NEAR_BFLOAT16 = 3e-7
-"""The same for keys and values, relative to the largest of a row."""
-MAX_ROWS = 64
-SPARE_BLOCKS = 3
-
 CLOSE = 1e-5
-NOISE = 3e-2
-TRIES = 300
+NOISE = 5e-2
+TRIES = 100
+SPARE_BLOCKS = 3
 
 Batch = Sequence[tuple[int, int]]
 """Spans: rows, and tokens of context with these rows."""
@@ -75,47 +72,80 @@ class Linear:
         return cls(NativeLinear(tiles, bits, torch.randn(out) * 0.3 if biased else None), values)
 
 
-def in_eight_bits(x: Tensor) -> tuple[Tensor, Tensor]:
-    """[R, K] as the linear layers read it, integers times a scale for each 32 values; and the rows [R] in which a
-    rounding was not clear."""
-    groups = F.pad(x, (0, -x.shape[1] % GROUP)).unflatten(1, (-1, GROUP))
-    scale = groups.abs().amax(-1, keepdim=True) / 127
-    exact = torch.where(scale == 0, 0.0, groups / scale)
-    unclear = ((exact - exact.floor() - 0.5).abs() < NEAR).flatten(1).any(1)
-    return (exact.round() * scale).flatten(1)[:, : x.shape[1]], unclear
+@dataclass(slots=True)
+class Layer:
+    qkv: Linear
+    out: Linear
+    gate_up: Linear
+    down: Linear
+    attention_norm: Tensor
+    mlp_norm: Tensor
+    q_norm: Tensor | None
+    k_norm: Tensor | None
+
+    def native(self) -> NativeLayer:
+        return NativeLayer(
+            attention_norm=self.attention_norm,
+            qkv=self.qkv.native,
+            q_norm=self.q_norm,
+            k_norm=self.k_norm,
+            out=self.out.native,
+            mlp_norm=self.mlp_norm,
+            gate_up=self.gate_up.native,
+            down=self.down.native,
+        )
 
 
-def unclear_in_bfloat16(x: Tensor) -> Tensor:
-    """The rows [R] of x [R, ...] in which rounding to bfloat16 is not clear."""
-    x = x.flatten(1)
-    middle = (x.view(torch.int32) & ~0xFFFF | 0x8000).view(torch.float32)
-    return ((x - middle).abs() < NEAR_BFLOAT16 * x.abs().amax(1, keepdim=True)).any(1)
+class Cache:
+    """One layer's keys and values, laid out as `kernels.cpu.attention` says. Every value is NaN at first."""
 
+    def __init__(self, model: Model, blocks: int) -> None:
+        self._block_size, self._heads, self._size = model.block_size, model.n_kv_head, model.head_dim
+        shape = (2, blocks, model.block_size, model.n_kv_head, model.head_dim)
+        self.tensor = torch.full(shape, torch.nan, dtype=model.kv_dtype)
+        self._per_word = 4 // model.kv_dtype.itemsize
 
-def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
-    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPS) * weight
+    def read(self, slots: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Keys and values of tokens [N, n_kv_head, head_dim]."""
+        keys, values, block, place = self._find(slots)
+        word, half = place // self._per_word, place % self._per_word
+        return keys[block, :, :, place].flatten(2), values[block, :, word, :, half]
+
+    def write(self, slots: Sequence[int], k: Tensor, v: Tensor) -> None:
+        keys, values, block, place = self._find(slots)
+        word, half = place // self._per_word, place % self._per_word
+        keys[block, :, :, place] = k.unflatten(2, (-1, self._per_word)).to(keys.dtype)
+        values[block, :, word, :, half] = v.to(values.dtype)
+
+    def _find(self, slots: Sequence[int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        blocks, per_word, at = self.tensor.shape[1], self._per_word, torch.tensor(slots, dtype=torch.int64)
+        keys = self.tensor[0].view(blocks, self._heads, self._size // per_word, self._block_size, per_word)
+        values = self.tensor[1].view(blocks, self._heads, self._block_size // per_word, self._size, per_word)
+        return keys, values, at // self._block_size, at % self._block_size
 
 
 @dataclass(slots=True)
-class Result:
-    logits: Tensor
-    """[N, vocab]"""
-    cache: list[Tensor]
-    """Of each layer, after the step."""
+class Work:
+    """What a step is given: see `kernels.cpu.native.NativeDecoder.run`."""
 
-
-@dataclass(slots=True)
-class Expected(Result):
-    clear: Tensor
-    """[R], the rows all whose roundings were clear, and those of the tokens that they attend to."""
-    wanted: list[int]
+    hidden: Tensor
+    cos: Tensor
+    sin: Tensor
     slots: list[int]
+    spans: list[Span]
+    logit_rows: list[int]
+    places: list[list[int]] = field(default_factory=list)
+    """Of each span, the slots of all its tokens."""
+
+    def run(self, decoder: Any) -> Tensor:
+        hidden = self.hidden.clone()
+        return decoder.run(hidden, self.cos, self.sin, self.slots, self.spans, self.logit_rows).clone()
 
 
 class Rig:
-    """A model, a cache whose every unused value is NaN, and the decoder under test. `decoder` is the class."""
+    """A model, its cache and the decoder under test. `decoder` is the class."""
 
-    def __init__(self, model: Model, decoder: Callable[..., Any], blocks: int = 200, seed: int = 0) -> None:
+    def __init__(self, model: Model, decoder: Callable[..., Any], blocks: int = 300, seed: int = 0) -> None:
         torch.manual_seed(seed)
         self.model, self.blocks = model, blocks
         formats = cycle(model.formats)
@@ -127,31 +157,21 @@ class Rig:
         def norm(size: int) -> Tensor:
             return torch.empty(size).uniform_(0.5, 1.5)
 
-        self.linears = [
-            {
-                "qkv": linear(attended + 2 * kv_size, model.hidden),
-                "out": linear(model.hidden, attended),
-                "gate_up": linear(2 * model.inner, model.hidden),
-                "down": linear(model.hidden, model.inner),
-            }
-            for _ in model.windows
-        ]
-        self.norms = [
-            {
-                "attention_norm": norm(model.hidden),
-                "mlp_norm": norm(model.hidden),
-                "q_norm": norm(model.head_dim) if model.qk_norm else None,
-                "k_norm": norm(model.head_dim) if model.qk_norm else None,
-            }
+        self.layers = [
+            Layer(
+                qkv=linear(attended + 2 * kv_size, model.hidden),
+                out=linear(model.hidden, attended),
+                gate_up=linear(2 * model.inner, model.hidden),
+                down=linear(model.hidden, model.inner),
+                attention_norm=norm(model.hidden),
+                mlp_norm=norm(model.hidden),
+                q_norm=norm(model.head_dim) if model.qk_norm else None,
+                k_norm=norm(model.head_dim) if model.qk_norm else None,
+            )
             for _ in model.windows
         ]
         self.norm, self.head = norm(model.hidden), linear(model.vocab, model.hidden, model.head_scale, biased=False)
-        shape = (2, blocks, model.block_size, model.n_kv_head, model.head_dim)
-        self.cache = [torch.full(shape, torch.nan, dtype=model.kv_dtype) for _ in model.windows]
-        layers = [
-            NativeLayer(**norms, **{name: linear.native for name, linear in linears.items()})  # type: ignore[arg-type]
-            for norms, linears in zip(self.norms, self.linears, strict=True)
-        ]
+        self.cache = [Cache(model, blocks) for _ in model.windows]
         self.decoder = decoder(
             DecoderShape(
                 hidden=model.hidden,
@@ -163,96 +183,103 @@ class Rig:
                 activation=model.activation,
                 norm_eps=EPS,
             ),
-            NativeWeights(layers, self.norm, self.head.native),
+            NativeWeights([layer.native() for layer in self.layers], self.norm, self.head.native),
             model.windows,
-            self.cache,
+            [cache.tensor for cache in self.cache],
             model.threads,
-            MAX_ROWS,
         )
 
-    def step(self, batch: Batch, logit_rows: Sequence[int] | None = None) -> tuple[Result, Expected]:
-        """The kernels' result and the expected one for sequences of random tokens whose last rows are computed, the
-        earlier ones being in the cache. Without `logit_rows` each row's logits are asked for."""
-        spans, slots, positions = self.lay_out(batch)
-        hidden = torch.randn(len(slots), self.model.hidden)
-        wanted = list(range(len(slots))) if logit_rows is None else list(logit_rows)
-        cos, sin = self.angles(positions)
-        expected = self.reference(hidden.clone(), cos, sin, slots, spans, wanted)
-        return Result(self.decoder.run(hidden, cos, sin, slots, spans, wanted).clone(), self.cache), expected
-
-    def lay_out(self, batch: Batch) -> tuple[list[Span], list[int], list[int]]:
-        """Spans in shuffled blocks, slots and positions of their rows, and NaN in every slot but those of the tokens
-        before."""
-        size = self.model.block_size
+    def work(self, batch: Batch, logit_rows: Sequence[int] | None = None) -> Work:
+        """Random tokens in shuffled blocks. Those before the last rows are in the cache, and NaN everywhere else.
+        Without `logit_rows` each row's logits are asked for."""
+        model, size = self.model, self.model.block_size
         free = list(range(self.blocks))
         random.Random(len(batch)).shuffle(free)
-        spans, slots, positions = [], [], []
-        for layer in self.cache:
-            layer.fill_(torch.nan)
+        for cache in self.cache:
+            cache.tensor.fill_(torch.nan)
+        spans, slots, positions, all_places = [], [], [], []
         for rows, context in batch:
             table = [free.pop() for _ in range(-(-context // size))]
             assert len(free) >= SPARE_BLOCKS
             places = [table[i // size] * size + i % size for i in range(context)]
-            before = torch.tensor(places[: context - rows], dtype=torch.int64)
-            for layer in self.cache:
-                values = torch.randn(2, len(before), *layer.shape[3:]).to(layer.dtype)
-                layer.view(2, -1, *layer.shape[3:])[:, before] = values
+            before = places[: context - rows]
+            for cache in self.cache:
+                cache.write(before, *torch.randn(2, len(before), model.n_kv_head, model.head_dim))
             spans.append(Span(rows, context, table))
             slots += places[context - rows :]
             positions += range(context - rows, context)
-        return spans, slots, positions
+            all_places.append(places)
+        hidden = torch.randn(len(slots), model.hidden)
+        wanted = list(range(len(slots))) if logit_rows is None else list(logit_rows)
+        return Work(hidden, *self._angles(positions), slots, spans, wanted, all_places)
 
-    def angles(self, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def _angles(self, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
         """cos and sin as `kernels.contract.Kernels.rotary_` takes them."""
         pairs = torch.arange(self.model.head_dim // 2)
         angles = torch.tensor(positions).unsqueeze(-1) / 10000 ** (2 * pairs / self.model.head_dim)
         cos, sin = angles.cos(), angles.sin()
         return torch.cat((cos, cos), -1).unsqueeze(1), torch.cat((-sin, sin), -1).unsqueeze(1)
 
-    def reference(
-        self, x: Tensor, cos: Tensor, sin: Tensor, slots: list[int], spans: Sequence[Span], wanted: list[int]
-    ) -> Expected:
-        model = self.model
-        n_head, sizes = model.n_kv_head * model.group, [span.rows for span in spans]
-        unclear = torch.zeros(len(x), dtype=torch.bool)
+    def reference(self, work: Work) -> tuple[Tensor, Tensor]:
+        """The logits [N, vocab] of a step whose keys and values the cache already holds, and which of its rows [N]
+        were clear in all that was rounded. Fails where a key or a value is not what it should be."""
+        model, x = self.model, work.hidden
+        n_head, rows_of = model.n_kv_head * model.group, [span.rows for span in work.spans]
+        # Where the CPU multiplies pairs of bfloat16, attention rounds queries and weights to them on its way.
+        clear = torch.full((len(x),), not (has_pairs() and model.kv_dtype == torch.bfloat16))
 
         def apply(linear: Linear, x: Tensor) -> Tensor:
-            nonlocal unclear
-            rounded, risky = in_eight_bits(x)
-            unclear = unclear | risky
+            nonlocal clear
+            rounded, unclear = in_eight_bits(x)
+            clear = clear & ~unclear
             return F.linear(rounded, linear.weight, linear.native.bias)
 
-        caches = []
-        for linears, norms, window, cache in zip(self.linears, self.norms, model.windows, self.cache, strict=True):
-            heads = apply(linears["qkv"], rms_norm(x, norms["attention_norm"])).unflatten(1, (-1, model.head_dim))
+        for layer, cache, window in zip(self.layers, self.cache, model.windows, strict=True):
+            heads = apply(layer.qkv, rms_norm(x, layer.attention_norm)).unflatten(1, (-1, model.head_dim))
             q, k, v = heads.split([n_head, model.n_kv_head, model.n_kv_head], 1)
-            if model.qk_norm:
-                q, k = rms_norm(q, norms["q_norm"]), rms_norm(k, norms["k_norm"])
-            q, k = (y * cos + torch.cat(y.chunk(2, -1)[::-1], -1) * sin for y in (q, k))
-            caches.append(cache.clone())
-            caches[-1].view(2, -1, *cache.shape[3:])[:, slots] = torch.stack((k, v)).to(cache.dtype)
-            if cache.dtype == torch.bfloat16:
-                unclear = unclear | unclear_in_bfloat16(k) | unclear_in_bfloat16(v)
-            unclear = torch.cat([rows.cumsum(0) > 0 for rows in unclear.split(sizes)])
+            if layer.q_norm is not None and layer.k_norm is not None:
+                q, k = rms_norm(q, layer.q_norm), rms_norm(k, layer.k_norm)
+            q, k = (y * work.cos + torch.cat(y.chunk(2, -1)[::-1], -1) * work.sin for y in (q, k))
+            self._check_kept(cache.read(work.slots), (k, v), clear)
             attended = [
-                self._attend(rows, span, caches[-1], window) for rows, span in zip(q.split(sizes), spans, strict=True)
+                self._attend(rows, *cache.read(places), window)
+                for rows, places in zip(q.split(rows_of), work.places, strict=True)
             ]
-            x = x + apply(linears["out"], torch.cat(attended))
-            gate, up = apply(linears["gate_up"], rms_norm(x, norms["mlp_norm"])).chunk(2, -1)
+            x = x + apply(layer.out, torch.cat(attended))
+            gate, up = apply(layer.gate_up, rms_norm(x, layer.mlp_norm)).chunk(2, -1)
             gate = F.silu(gate) if model.activation == "silu" else F.gelu(gate, approximate="tanh")
-            x = x + apply(linears["down"], gate * up)
-        logits = apply(self.head, rms_norm(x, self.norm))[wanted]
-        return Expected(logits, caches, ~unclear, wanted, slots)
+            x = x + apply(layer.down, gate * up)
+        logits = apply(self.head, rms_norm(x, self.norm))
+        return logits[work.logit_rows], clear[work.logit_rows]
 
-    def _attend(self, q: Tensor, span: Span, cache: Tensor, window: int | None) -> Tensor:
-        """q [rows, n_head, head_dim] over a span's tokens -> [rows, n_head * head_dim]."""
-        tokens = cache[:, list(span.block_table)].flatten(1, 2)[:, : span.context].float()
-        k, v = tokens.repeat_interleave(self.model.group, 2)
+    def _check_kept(self, kept: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor], clear: Tensor) -> None:
+        for ours, theirs in zip(kept, expected, strict=True):
+            rounding = 2.0**-9 if ours.dtype == torch.bfloat16 else 0.0
+            off = difference(ours.float().flatten(1), theirs.flatten(1)).nan_to_num(torch.inf)
+            assert (off[clear] < CLOSE + rounding).all()
+            assert (off < NOISE).all()
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:
+        """q [rows, n_head, head_dim], of the last rows of the tokens of k and v -> [rows, n_head * head_dim]."""
+        k, v = (x.float().repeat_interleave(self.model.group, 1) for x in (k, v))
         scores = torch.einsum("rhd,khd->hrk", q, k) * self.model.head_dim**-0.5
-        position = torch.arange(span.context - span.rows, span.context).unsqueeze(-1)
-        key = torch.arange(span.context)
-        hidden = (key > position) | (key <= position - (window or span.context))
+        position, key = torch.arange(len(k) - len(q), len(k)).unsqueeze(-1), torch.arange(len(k))
+        hidden = (key > position) | (key <= position - (window or len(k)))
         return torch.einsum("hrk,khd->rhd", scores.masked_fill(hidden, -torch.inf).softmax(-1), v).flatten(1)
+
+
+def in_eight_bits(x: Tensor) -> tuple[Tensor, Tensor]:
+    """[R, K] as the linear layers read it, integers times a scale for each 32 values; and the rows [R] in which a
+    rounding was not clear."""
+    groups = F.pad(x, (0, -x.shape[1] % GROUP)).unflatten(1, (-1, GROUP))
+    scale = groups.abs().amax(-1, keepdim=True) / 127
+    exact = torch.where(scale == 0, 0.0, groups / scale)
+    unclear = ((exact - exact.floor() - 0.5).abs() < NEAR).flatten(1).any(1)
+    return (exact.round() * scale).flatten(1)[:, : x.shape[1]], unclear
+
+
+def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPS) * weight
 
 
 def difference(ours: Tensor, theirs: Tensor) -> Tensor:
@@ -263,30 +290,36 @@ def difference(ours: Tensor, theirs: Tensor) -> Tensor:
 def check(rig: Rig, *batches: Batch, logit_rows: Sequence[int] | None = None) -> None:
     """Step through the batches. Where every rounding was clear the kernels differ from the reference in the order of
     their sums only; elsewhere one rounding the other way may have made others do so, until the row has a noise of
-    8-bit activations of its own. Each batch is drawn anew until it has a row that is clear."""
+    8-bit activations of its own. Each batch is drawn anew until it has a row that is clear, where there can be one."""
+    rounds_more = has_pairs() and rig.model.kv_dtype == torch.bfloat16
     for batch in batches:
         for _ in range(TRIES):
-            ours, expected = rig.step(batch, logit_rows)
-            clear = expected.clear[expected.wanted]
-            off = difference(ours.logits, expected.logits)
-            assert off[clear].nan_to_num(torch.inf).le(CLOSE).all(), f"{batch}: {off[clear]}"
-            assert off.nan_to_num(torch.inf).le(NOISE).all(), f"{batch}: {off}"
-            check_cache(ours, expected)
-            if clear.any():
+            work = rig.work(batch, logit_rows)
+            before = [contents(cache, rig) for cache in rig.cache]
+            ours = work.run(rig.decoder)
+            expected, clear = rig.reference(work)
+            off = difference(ours, expected).nan_to_num(torch.inf)
+            assert (off[clear] < CLOSE).all(), f"{batch}: {off[clear]}"
+            assert (off < NOISE).all(), f"{batch}: {off}"
+            for kept, cache in zip(before, rig.cache, strict=True):
+                check_others(kept, contents(cache, rig), work.slots)
+            if clear.any() or rounds_more:
                 break
         else:
             raise AssertionError(f"in {TRIES} tries of {batch} no row was clear")
 
 
-def check_cache(ours: Result, expected: Expected) -> None:
-    """The new slots hold the keys and values, the others what they held."""
-    for layer, theirs in zip(ours.cache, expected.cache, strict=True):
-        layer, theirs = layer.flatten(1, 2), theirs.flatten(1, 2)
-        others = torch.ones(layer.shape[1], dtype=torch.bool)
-        others[expected.slots] = False
-        bits = {torch.float32: torch.int32, torch.bfloat16: torch.int16}[layer.dtype]
-        assert torch.equal(layer[:, others].view(bits), theirs[:, others].view(bits))
-        new, theirs = (x[:, expected.slots].float().flatten(2) for x in (layer, theirs))
-        off = difference(new, theirs).amax(0)
-        assert off.nan_to_num(torch.inf).le(NOISE).all()
-        assert off[expected.clear].nan_to_num(torch.inf).le(CLOSE).all()
+def contents(cache: Cache, rig: Rig) -> tuple[Tensor, Tensor]:
+    return cache.read(range(rig.blocks * rig.model.block_size))
+
+
+def check_others(before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor], slots: Sequence[int]) -> None:
+    """Slots that the step was not to write hold what they held; but the value next to a new one may be zero now."""
+    others = torch.ones(len(before[0]), dtype=torch.bool)
+    others[list(slots)] = False
+    for kind, (old, new) in enumerate(zip(before, after, strict=True)):
+        same = (old == new) | (old.isnan() & new.isnan())
+        if kind == 1 and new.dtype == torch.bfloat16:
+            next_to_new = torch.tensor([slot + 1 for slot in slots if slot % 2 == 0], dtype=torch.int64)
+            same[next_to_new] |= new[next_to_new] == 0
+        assert same[others].all()

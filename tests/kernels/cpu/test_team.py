@@ -7,38 +7,36 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from decoder_rig import Model, Rig, difference
+from decoder_rig import Model, Rig, Work, difference
 from torch import Tensor
 
-BATCH = [(1, 40), (3, 300), (1, 17)]
+BATCH = [(1, 40), (3, 300), (40, 60), (1, 17)]
 MODEL = Model(windows=(None, 100), formats=("int8", "int4"))
 THREADS = [1, 2, 3]
 PATIENCE = 60.0
 """Seconds until a test is given up."""
 
 
+@dataclass(slots=True)
 class Step:
     """A step that can be run again and again: it writes the same keys and values each time."""
 
-    def __init__(self, rig: Rig) -> None:
-        self._rig = rig
-        self._spans, self._slots, positions = rig.lay_out(BATCH)
-        self._hidden = torch.randn(len(self._slots), rig.model.hidden)
-        self._angles = rig.angles(positions)
+    decoder: Any
+    work: Work
 
     def run(self) -> Tensor:
-        hidden, rows = self._hidden.clone(), list(range(len(self._slots)))
-        return self._rig.decoder.run(hidden, *self._angles, self._slots, self._spans, rows).clone()
+        return self.work.run(self.decoder)
 
 
 def step(decoder: Any, threads: int, seed: int = 0) -> Step:
-    return Step(Rig(replace(MODEL, threads=threads), decoder, seed=seed))
+    rig = Rig(replace(MODEL, threads=threads), decoder, seed=seed)
+    return Step(rig.decoder, rig.work(BATCH))
 
 
 def helpers() -> list[threading.Thread]:
