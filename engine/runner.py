@@ -18,7 +18,7 @@ from engine.kv_cache import KVCache, count_blocks, token_bytes
 from engine.model.config import ModelConfig
 from engine.model.decoder import Decoder, Step
 from engine.model.loader import Checkpoint
-from engine.model.native import NativeDecoder, obstacle
+from engine.model.native import NativeDecoder, load_native, obstacle
 from engine.model.rope import Rope
 from engine.model.weights import ModelTensors, load_weights
 from kernels import select
@@ -48,7 +48,8 @@ class ModelRunner:
         self, folder: Path, config: EngineConfig, on_progress: Callable[[str, float], None] | None = None
     ) -> None:
         report = on_progress or (lambda text, fraction: None)
-        torch.set_num_threads(config.threads or usable_cores())
+        threads = config.threads or usable_cores()
+        torch.set_num_threads(threads)
         device = _device(config.device)
         dtype = native_dtype(device) if config.dtype == "auto" else getattr(torch, config.dtype)
         kv_dtype = dtype if config.kv_dtype == "auto" else getattr(torch, config.kv_dtype)
@@ -58,26 +59,22 @@ class ModelRunner:
         tensors = ModelTensors(self.config, Checkpoint(folder, device))
         rope = Rope(self.config.rope, self.config.head_dim, context_length)
         with torch.inference_mode():
-            native = None
+            native = weights = None
             if _wants_native(config, self.config, device, kv_dtype):
-                native = NativeDecoder(folder, self.config, tensors, config.weights, report)
+                native = load_native(folder, self.config, tensors, config.weights, report)
             else:
                 kernels = select(device, dtype)
                 weights = load_weights(
                     self.config, tensors, kernels, dtype, lambda fraction: report("loading the weights", fraction)
                 )
-            self._cache = KVCache(
-                self.config,
-                count_blocks(config, self.config, kv_dtype, device),
-                config.block_size,
-                kv_dtype,
-                device,
-            )
+            num_blocks = count_blocks(config, self.config, kv_dtype, device)
+            self._cache = KVCache(self.config, num_blocks, config.block_size, kv_dtype, device)
             self._decoder: Decoder | NativeDecoder
             if native:
-                native.attach(rope, self._cache.layers, torch.get_num_threads())
-                self._decoder = native
-            else:
+                # The native kernels have threads of their own: torch's would fight with them for the cores.
+                torch.set_num_threads(1)
+                self._decoder = NativeDecoder(self.config, native, rope, self._cache.layers, threads)
+            elif weights:
                 self._decoder = Decoder(self.config, weights, rope, kernels, self._cache.layers)
         self.num_blocks, self.block_bytes = self._cache.num_blocks, self._cache.block_bytes
         self.block_size = config.block_size

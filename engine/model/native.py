@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +19,10 @@ from engine.model.rope import Rope
 from engine.model.weights import ModelTensors
 from kernels import cpu
 from kernels.cpu.packing import TILE
-from kernels.cpu.weights import DecoderShape
+from kernels.cpu.weights import DecoderShape, NativeWeights
+
+if TYPE_CHECKING:
+    from kernels.cpu.native import NativeDecoder as Kernels
 
 
 def obstacle(model: ModelConfig, block_size: int, device: torch.device, kv_dtype: torch.dtype) -> str | None:
@@ -38,66 +42,67 @@ def obstacle(model: ModelConfig, block_size: int, device: torch.device, kv_dtype
     return None
 
 
-class NativeDecoder:
-    """The same forward pass as `engine.model.decoder.Decoder`'s."""
+class NativeModel(NamedTuple):
+    """What a native decoder is made of."""
 
-    def __init__(
-        self,
-        folder: Path,
-        model: ModelConfig,
-        tensors: ModelTensors,
-        weights: str,
-        report: Callable[[str, float], None],
-    ) -> None:
-        """Compile the kernels and pack the weights, or find both on disk. `weights`: auto, int8 or int4.
-
-        Raises ConfigError when KVCHAT_CPU_TIER asks for what this CPU is not, ModelError for a bad checkpoint.
-        """
-        try:
-            self._kernels = cpu.load(
-                cache_dir() / "kernels",
-                lambda: report("compiling the CPU kernels for this machine, once, in about 15 seconds", 0.0),
-            )
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
-        self._embedding = tensors.embedding
-        packed = PackedWeights(folder, weights, cache_dir() / "packed")
-        self._weights = packed.load(model, tensors, lambda fraction: report("packing the weights, once", fraction))
-        self._model = model
-
-    def attach(self, rope: Rope, cache: Sequence[Tensor], threads: int) -> None:
-        """Get ready to run over the layers of a cache."""
-        model = self._model
-        self._rope = rope
-        self._step = self._kernels(
-            DecoderShape(
-                hidden=model.hidden_size,
-                n_head=model.n_head,
-                n_kv_head=model.n_kv_head,
-                head_dim=model.head_dim,
-                inner=model.intermediate_size,
-                vocab=model.vocab_size,
-                activation=model.activation,
-                norm_eps=model.norm_eps,
-            ),
-            self._weights,
-            model.windows,
-            cache,
-            threads,
-        )
-
-    def forward(self, step: Step) -> Tensor:
-        """Write the step's keys and values and return the logits asked for, [N, vocab] float32, which stay as they
-        are until the next call."""
-        hidden = F.embedding(torch.tensor(step.token_ids), self._embedding).float()
-        cos, sin = self._rope.cos_sin(torch.tensor(step.positions), torch.float32)
-        return self._step.run(hidden, cos, sin, step.slots, step.spans, step.logit_rows)
+    kernels: type[Kernels]
+    weights: NativeWeights
+    embedding: Tensor
+    """[vocab, hidden], in the dtype it is stored in."""
 
     @property
     def weight_bytes(self) -> int:
-        return sum(linear.tiles.nbytes for linear in self._weights.linears())
+        """Of the packed weights, which a step reads."""
+        return sum(linear.tiles.nbytes for linear in self.weights.linears())
 
     @property
     def format(self) -> str:
         """int8, int4 or "int4 + int8"."""
-        return " + ".join(f"int{bits}" for bits in sorted({linear.bits for linear in self._weights.linears()}))
+        return " + ".join(f"int{bits}" for bits in sorted({linear.bits for linear in self.weights.linears()}))
+
+
+def load_native(
+    folder: Path, model: ModelConfig, tensors: ModelTensors, weights: str, report: Callable[[str, float], None]
+) -> NativeModel:
+    """Compile the kernels and pack the weights, or find both on disk. `weights`: auto, int8 or int4.
+
+    Raises ConfigError when KVCHAT_CPU_TIER asks for what this CPU is not, ModelError for a bad checkpoint.
+    """
+    try:
+        kernels = cpu.load(
+            cache_dir() / "kernels",
+            lambda: report("compiling the CPU kernels, once, in about half a minute", 0.0),
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    embedding = tensors.embedding
+    packed = PackedWeights(folder, weights, cache_dir() / "packed")
+    layers = packed.load(model, tensors, lambda fraction: report("packing the weights, once", fraction))
+    return NativeModel(kernels, layers, embedding)
+
+
+class NativeDecoder:
+    """The same forward pass as `engine.model.decoder.Decoder`'s."""
+
+    def __init__(
+        self, config: ModelConfig, model: NativeModel, rope: Rope, cache: Sequence[Tensor], threads: int
+    ) -> None:
+        self._embedding, self._rope = model.embedding, rope
+        shape = DecoderShape(
+            hidden=config.hidden_size,
+            n_head=config.n_head,
+            n_kv_head=config.n_kv_head,
+            head_dim=config.head_dim,
+            inner=config.intermediate_size,
+            vocab=config.vocab_size,
+            activation=config.activation,
+            norm_eps=config.norm_eps,
+        )
+        self._kernels = model.kernels(shape, model.weights, config.windows, cache, threads)
+
+    def forward(self, step: Step) -> Tensor:
+        """Write the step's keys and values into the cache and return the logits of the rows asked for, [N, vocab]
+        float32, which stay as they are until the next call."""
+        hidden = F.embedding(torch.tensor(step.token_ids), self._embedding).float()
+        cos, sin = self._rope.cos_sin(torch.tensor(step.positions), torch.float32)
+        return self._kernels.run(hidden, cos, sin, step.slots, step.spans, step.logit_rows)

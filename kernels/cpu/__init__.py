@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 def load(cache_folder: Path, on_compile: Callable[[], None]) -> type[NativeDecoder]:
     """Import and compile the kernels, which takes some ten seconds the first time; `on_compile` is told before.
 
-    Machine code is kept in `cache_folder`, or where NUMBA_CACHE_DIR says, apart for every tier and version of the sources: Numba itself looks only at
-    the file of the function. Raises ImportError without Numba, ValueError when KVCHAT_CPU_TIER cannot be had.
+    Machine code is kept in `cache_folder`, or where NUMBA_CACHE_DIR says, apart for every tier and version of the
+    sources: Numba itself looks only at the file of the function. Raises ImportError without Numba, ValueError when
+    KVCHAT_CPU_TIER cannot be had.
     """
     import numba
 

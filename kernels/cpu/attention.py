@@ -13,10 +13,11 @@ from __future__ import annotations
 import numpy as np
 from numba import carray
 
-from kernels.cpu.attention_ops import AT_ONCE, make_mix, make_score, make_soften, multiplies_pairs
+from kernels.cpu.attention_ops import AT_ONCE, make_mix, make_score, make_soften, multiplies_pairs, read_ahead
 from kernels.cpu.compiler import compiled
 from kernels.cpu.ir import LANES
 from kernels.cpu.pointers import as_f32, as_i64, as_u16, as_u32
+from kernels.cpu.weights import LINE
 
 CHUNK = 256
 """Keys that one thread attends to at a time in decodes."""
@@ -204,6 +205,9 @@ def _attend_head(
             at = key + LANES * tile
             block, place = blocks[at // block_size], at % block_size
             source = keys + (block * n_kv_head + head) * head_bytes + 4 * place
+            if i == 0 and at + AT_ONCE < end:
+                coming, place = blocks[(at + AT_ONCE) // block_size], (at + AT_ONCE) % block_size
+                read_ahead(keys + (coming * n_kv_head + head) * head_bytes + 4 * place, words, 4 * block_size)
             _score(rows, bfloat16, q + i * q_bytes, q_bytes, source, words, 4 * block_size, scratch + 4 * LANES * tile)
         for row in range(rows):
             seen = position + (i + row) // group
@@ -224,4 +228,8 @@ def _attend_head(
             block, place = blocks[at // block_size], at % block_size
             source = values + (block * n_kv_head + head) * head_bytes + 4 * (place // per_word) * size
             weights = scratch + tile_weights * tile
+            if i == 0 and at + AT_ONCE < end:
+                coming, place = blocks[(at + AT_ONCE) // block_size], (at + AT_ONCE) % block_size
+                ahead = values + (coming * n_kv_head + head) * head_bytes + 4 * (place // per_word) * size
+                read_ahead(ahead, LANES // per_word * size // LANES, LINE)
             _mix(rows, bfloat16, weights, source, filled, 4 * size, size, out + 4 * i * size, 4 * size)

@@ -17,12 +17,15 @@ from numba.extending import intrinsic
 
 from kernels.cpu.ir import (
     F32,
+    I8,
     I32,
     I64,
     LANES,
     V16F,
     V16I,
     Builder,
+    at,
+    call,
     constant,
     exponential,
     fold,
@@ -227,3 +230,18 @@ def multiplies_pairs(typing: Any) -> Any:
         return ir.Constant(ir.IntType(1), int(has_pairs()))
 
     return types.boolean(), codegen
+
+
+@intrinsic
+def read_ahead(typing: Any, address: Any, lines: Any, stride: Any) -> Any:
+    """Ask for cache lines, `stride` bytes apart, that come soon: the hardware does not see from block to block."""
+
+    def codegen(context: Any, builder: Builder, signature: Any, arguments: Sequence[Any]) -> Any:
+        address, lines, stride = arguments
+        hints = [ir.Constant(I32, hint) for hint in (0, 2, 1)]  # to read, into the second level, data
+        with cgutils.for_range(builder, lines) as loop:
+            line = at(builder, address, builder.mul(loop.index, stride), I8)
+            call(builder, "llvm.prefetch.p0", ir.VoidType(), line, *hints)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen

@@ -20,7 +20,8 @@ from kernels.cpu.linear_ops import gate_16, quantize_group
 from kernels.cpu.packing import GROUP, TILE
 from kernels.cpu.places import LAYER_PLACES, MODEL_PLACES, SPAN_PLACES, WORK_PLACES, Layer, Model, Span, Work
 from kernels.cpu.pointers import as_f32, as_i64, as_u32
-from kernels.cpu.team import JOB, LINE, MEMBERS, atomic_load, await_call, barrier, take
+from kernels.cpu.team import JOB, MEMBERS, atomic_load, await_call, barrier, take
+from kernels.cpu.weights import LINE
 
 FEW_ROWS = 16
 """Rows of a sequence up to which its keys are shared out, not its rows; as many rows are a tile otherwise."""

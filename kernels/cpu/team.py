@@ -19,10 +19,10 @@ from numba.extending import intrinsic
 
 from kernels.cpu.compiler import compiled
 from kernels.cpu.ir import I64, Builder, at, call
+from kernels.cpu.weights import LINE
 
 # Places in the control block, a cache line each.
 CALL, ARRIVED, PHASE, JOB, MEMBERS, STATE = range(6)
-LINE = 64
 
 _LOOKS_BEFORE_YIELD = 1000
 _YIELDS_BEFORE_SLEEP = 2000

@@ -23,7 +23,7 @@ from kernels import cpu
 pytest.importorskip("numba")
 
 WINDOW = 2048
-WINDOWS = 4
+WINDOWS = 2
 ROWS = 256
 BLOCKS = WINDOW // 16
 
@@ -61,10 +61,8 @@ def qualities(model_folder: Path, model_cache: Path, tokens: list[int]) -> dict[
     cpu.load(model_cache / "kernels", lambda: None)
     readers = {
         "float32": Reader(model_folder, dtype="float32", weights="bf16"),
-        "int8": Reader(model_folder, weights="int8"),
         "auto": Reader(model_folder, weights="auto"),
     }
-    assert readers["int8"].runner.info.weights == "int8"
     assert "int4" in readers["auto"].runner.info.weights
     sums = {name: torch.zeros(3, dtype=torch.float64) for name in readers}
     count = 0
@@ -92,12 +90,8 @@ def qualities(model_folder: Path, model_cache: Path, tokens: list[int]) -> dict[
     }
 
 
-def test_int8_weights_are_within_half_a_percent_of_float32(qualities: dict[str, Quality]) -> None:
-    assert qualities["int8"].perplexity < 1.005 * qualities["float32"].perplexity, qualities
-    assert qualities["int8"].agreement >= 0.98, qualities
-
-
 def test_the_file_s_own_four_bits_are_within_a_percent_of_the_same_weights_in_float32(
     qualities: dict[str, Quality],
 ) -> None:
     assert qualities["auto"].perplexity < 1.01 * qualities["float32"].perplexity, qualities
+    assert qualities["auto"].divergence < 0.005, qualities

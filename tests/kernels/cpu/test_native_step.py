@@ -28,7 +28,7 @@ BATCHES: tuple[Batch, ...] = (
 
 def dealt(seed: int, **options: list[Any]) -> list[Model]:
     """Models in which every option occurs, each as often as the others of its kind, together by chance."""
-    count = 3 * max(len(values) for values in options.values())
+    count = 2 * max(len(values) for values in options.values())
     source = random.Random(seed)
     columns = {}
     for name, values in options.items():
