@@ -29,9 +29,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that holds the user's config, data, cache and state while a test runs."""
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, model_cache: Path) -> Path:
+    """The folder that holds the user's config, data, cache and state while a test runs; all but compiled kernels."""
     root = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(model_cache / "kernels"))
     for kind in ("CONFIG", "DATA", "CACHE", "STATE"):
         monkeypatch.setenv(f"XDG_{kind}_HOME", str(root / kind.lower()))
     return root

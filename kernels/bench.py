@@ -1,0 +1,221 @@
+"""Times the native kernels one by one, beside what the machine can do: `python -m kernels.bench [--threads N]`.
+
+Sizes are those of a small model (hidden 576, 9 query and 3 key/value heads of 64). Weights and caches are far larger
+than the CPU's cache unless a line says otherwise. Medians of several runs; nothing else should run meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from kernels import cpu
+
+RUNS = 7
+BYTES = 160 << 20
+"""Of what is read from memory."""
+REPEATS = 500
+"""Of what is read from the cache."""
+HIDDEN, HEADS, KV_HEADS, HEAD_DIM, BLOCK = 576, 9, 3, 64, 16
+
+
+class Figure(NamedTuple):
+    kernel: str
+    value: float
+    unit: str
+    ceiling: float | None = None
+    """What the machine reaches at best, in the same unit."""
+
+
+def timed(work: Callable[[int], None], threads: int) -> float:
+    """Median seconds of `work(me)` on all threads at once."""
+    seconds = []
+    for _ in range(RUNS + 1):
+        helpers = [threading.Thread(target=work, args=(me,)) for me in range(1, threads)]
+        started = time.perf_counter()
+        for helper in helpers:
+            helper.start()
+        work(0)
+        for helper in helpers:
+            helper.join()
+        seconds.append(time.perf_counter() - started)
+    return median(seconds[1:])
+
+
+def aligned(size: int) -> np.ndarray:
+    """Bytes at a cache line's beginning, in huge pages where the system has them."""
+    memory = np.empty(size + 64, np.uint8)
+    return memory[-memory.ctypes.data % 64 :][:size]
+
+
+def share(count: int, me: int, threads: int) -> tuple[int, int]:
+    return count * me // threads, count * (me + 1) // threads
+
+
+def bandwidth(threads: int) -> float:
+    """GB/s that a plain maximum reads."""
+    memory = aligned(BYTES).view(np.int64)
+    memory[:] = 1
+
+    def read(me: int) -> None:
+        begin, end = share(len(memory), me, threads)
+        memory[begin:end].max()
+
+    return BYTES / timed(read, threads) / 1e9
+
+
+def matrix_products(threads: int) -> float:
+    """GMAC/s of torch's product of large bfloat16 matrices."""
+    torch.set_num_threads(threads)
+    a, b = torch.randn(2, 1024, 1024).bfloat16()
+
+    def multiply(me: int) -> None:
+        torch.mm(a, b)
+
+    return 1024**3 / timed(multiply, 1) / 1e9
+
+
+def linears(threads: int, memory: float) -> Iterator[Figure]:
+    """Packed linear layers: read from memory in decodes, computing in prefill."""
+    from kernels.cpu import packing
+    from kernels.cpu.compiler import compiled
+    from kernels.cpu.linear import dot
+
+    @compiled
+    def tiles(repeats, first, size, begin, end, bits, groups, codes, scales, rows, out):  # type: ignore[no-untyped-def]
+        for _ in range(repeats):
+            for tile in range(begin, end):
+                dot(first + tile * size, bits, groups, codes, scales, scales, rows, out)
+
+    groups = HIDDEN // packing.GROUP
+    for bits in (8, 4):
+        packed, _ = packing.pack(torch.randn(16 * 64, HIDDEN), f"int{bits}")
+        size = packed.shape[1]
+        for rows, count in ((1, BYTES // size), (4, BYTES // size), (16, BYTES // size), (4, 16)):
+            cached = count == 16
+            weight = aligned(count * size)
+            weight[:] = np.resize(packed.numpy().reshape(-1), weight.shape)
+            codes = torch.randint(-127, 128, (rows, HIDDEN), dtype=torch.int8)
+            scales = torch.rand(rows, groups)
+            outs = torch.empty(threads, rows, 16)
+
+            def work(
+                me: int,
+                weight: np.ndarray = weight,
+                size: int = size,
+                count: int = count,
+                bits: int = bits,
+                codes: torch.Tensor = codes,
+                scales: torch.Tensor = scales,
+                rows: int = rows,
+                outs: torch.Tensor = outs,
+                repeats: int = REPEATS if cached else 1,
+            ) -> None:
+                begin, end = (0, count) if repeats > 1 else share(count, me, threads)
+                tiles(
+                    repeats,
+                    weight.ctypes.data,
+                    size,
+                    begin,
+                    end,
+                    bits,
+                    groups,
+                    codes.data_ptr(),
+                    scales.data_ptr(),
+                    rows,
+                    outs[me].data_ptr(),
+                )
+
+            seconds = timed(work, threads)
+            if cached:
+                done = REPEATS * threads * count * 16 * HIDDEN * rows
+                yield Figure(f"linear int{bits}, {rows} rows, in the cache", done / seconds / 1e9, "GMAC/s")
+            else:
+                yield Figure(f"linear int{bits}, {rows} rows", weight.nbytes / seconds / 1e9, "GB/s", memory)
+
+
+def attention(threads: int, memory: float) -> Iterator[Figure]:
+    """One query of each head over a long context, then 16 of each, as in prefill."""
+    from kernels.cpu.attention import attend_queries
+    from kernels.cpu.attention_ops import multiplies_pairs
+    from kernels.cpu.compiler import compiled
+
+    pairs = compiled(lambda: multiplies_pairs())()
+    token_bytes = 2 * KV_HEADS * HEAD_DIM * 2
+    context = BYTES // token_bytes // 256 * 256
+    keys, values = torch.randn(2, context * KV_HEADS * HEAD_DIM).bfloat16()
+    table = np.random.default_rng(0).permutation(context // BLOCK).astype(np.int64)
+    for rows in (1, 16):
+        length = context if rows == 1 else 8192
+        count = rows * HEADS // KV_HEADS
+        queries = torch.randn(KV_HEADS * count, HEAD_DIM).to(torch.bfloat16 if pairs else torch.float32)
+        out, states = torch.zeros(threads, KV_HEADS * count, HEAD_DIM), torch.zeros(threads, KV_HEADS * count, 2)
+        scratch = torch.empty(threads, 4 * 64)
+
+        def work(
+            me: int,
+            length: int = length,
+            rows: int = rows,
+            count: int = count,
+            queries: torch.Tensor = queries,
+            out: torch.Tensor = out,
+            states: torch.Tensor = states,
+            scratch: torch.Tensor = scratch,
+        ) -> None:
+            begin, end = (256 * bound for bound in share(length // 256, me, threads))
+            attend_queries(
+                keys.data_ptr(),
+                values.data_ptr(),
+                BLOCK,
+                KV_HEADS,
+                HEAD_DIM,
+                1,
+                table.ctypes.data,
+                begin,
+                end,
+                0,
+                queries.data_ptr(),
+                HEAD_DIM * queries.itemsize,
+                count,
+                HEADS // KV_HEADS,
+                length,
+                out[me].data_ptr(),
+                states[me].data_ptr(),
+                scratch[me].data_ptr(),
+            )
+
+        seconds = timed(work, threads)
+        if rows == 1:
+            yield Figure("attention, decode, bfloat16 cache", length * token_bytes / seconds / 1e9, "GB/s", memory)
+        else:
+            done = 2 * rows * HEADS * HEAD_DIM * length
+            yield Figure("attention, tile of prefill, bfloat16 cache", done / seconds / 1e9, "GMAC/s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m kernels.bench", description=__doc__.partition("\n")[0])
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="how many at once (default: all)")
+    threads = parser.parse_args().threads
+    cpu.load(Path(tempfile.gettempdir()) / "kvchat-kernels", lambda: print("compiling the kernels ...", flush=True))
+    from kernels.cpu.tier import tier
+
+    memory = bandwidth(threads)
+    print(f"tier {tier()}, {threads} threads, reading memory at {memory:.1f} GB/s (one thread {bandwidth(1):.1f})")
+    print(f"torch, product of bfloat16 matrices: {matrix_products(threads):.0f} GMAC/s\n")
+    for figure in (*linears(threads, memory), *attention(threads, memory)):
+        ceiling = f"  {figure.value / figure.ceiling:4.0%} of memory" if figure.ceiling else ""
+        print(f"{figure.kernel:<46}{figure.value:8.1f} {figure.unit:<6}{ceiling}")
+
+
+if __name__ == "__main__":
+    main()
