@@ -1,6 +1,7 @@
 # make chat: install kvchat into .venv, fetch the default model, open the chat.
 # make test: install the test extra into the same .venv, run every check.
-# make bench, make screenshots: measure the engine, renew the pictures in docs; both want the default model.
+# make bench: measure beside the engines that are installed. make screenshots: renew the pictures in docs.
+# Both want the default model.
 
 PYTHON ?= python3
 MODEL := smollm2-135m-instruct
@@ -22,8 +23,8 @@ test: .venv/test-installed
 	$(BIN)/mypy
 	$(PYTEST)
 
-bench: .venv/test-installed
-	$(BIN)/python tests/bench_engine.py $(MODEL)
+bench: .venv/installed
+	$(BIN)/kvchat bench peers
 
 screenshots: .venv/test-installed
 	$(BIN)/python docs/make_screenshots.py
