@@ -9,7 +9,7 @@ from numba import carray
 
 from kernels.cpu.attention import padded
 from kernels.cpu.compiler import compiled
-from kernels.cpu.linear_ops import make_tile_dot, quantize_group
+from kernels.cpu.linear_ops import X_BYTES, make_tile_dot, quantize_group
 from kernels.cpu.packing import GROUP, TILE
 from kernels.cpu.places import Work
 from kernels.cpu.pointers import as_f32
@@ -27,7 +27,7 @@ def dot(tile, bits, groups, codes, scales, sums, rows, out):
     """A tile of outputs of all rows, float32 [rows, 16]."""
     row = 0
     while row < rows:
-        c, s, m, o = codes + row * groups * GROUP, scales + row * groups * 4, sums + row * groups * 4, out + row * 64
+        c, s, m, o = codes + row * groups * X_BYTES, scales + row * groups * 4, sums + row * groups * 8, out + row * 64
         if rows - row >= 4:
             if bits == 4:
                 _dot4x4(tile, groups, c, s, m, o)
@@ -50,7 +50,7 @@ def dot(tile, bits, groups, codes, scales, sums, rows, out):
 
 @compiled
 def packed_bytes(groups, bits):
-    return groups * TILE * (GROUP * bits // 8 + (4 if bits == 4 else 2))
+    return groups * TILE * (GROUP * bits // 8 + 4)
 
 
 @compiled
@@ -112,7 +112,7 @@ def quantize_row(x, size, work, row):
         place = row * groups + g
         quantize_group(
             x + 4 * g * GROUP,
-            work[Work.CODES] + place * GROUP,
+            work[Work.CODES] + place * X_BYTES,
             work[Work.SCALES] + 4 * place,
-            work[Work.SUMS] + 4 * place,
+            work[Work.SUMS] + 8 * place,
         )

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from kernels.contract import Span
 from kernels.cpu.attention import CHUNK
+from kernels.cpu.linear_ops import X_BYTES
 from kernels.cpu.packing import GROUP
 from kernels.cpu.places import LAYER_PLACES, MODEL_PLACES, WORK_PLACES, Layer, Model, Work
 from kernels.cpu.step import FEW_ROWS, scratch_bytes, serve_steps
@@ -151,9 +152,9 @@ class NativeDecoder:
         self._buffers = {
             Work.QKV: torch.empty(rows, width),
             Work.Q: torch.empty(rows, attended),
-            Work.CODES: torch.empty(2, rows, widest, dtype=torch.int8),
+            Work.CODES: torch.empty(2, rows, widest // GROUP, X_BYTES, dtype=torch.int8),
             Work.SCALES: torch.empty(2, rows, widest // GROUP),
-            Work.SUMS: torch.empty(2, rows, widest // GROUP),
+            Work.SUMS: torch.empty(2, rows, widest // GROUP, 2),
             Work.OUT: torch.empty(logits, shape.vocab),
             Work.PARTS: torch.empty(parts, attended),
             Work.STATES: torch.empty(parts, shape.n_head, 2),

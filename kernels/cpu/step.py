@@ -1,8 +1,8 @@
 """A whole step of the decoder in one native call, over packed weights and the paged cache in place.
 
-Activations are float32 between the packed layers and int8 in groups of 32 inside them. Each weight is read once for
-all rows of a step. Attention is shared out in two ways: few rows of a sequence, a decode above all, by chunks of keys,
-so that one long sequence uses all threads; many rows, a chunk of prefill, by tiles of rows.
+Activations are float32 between the packed layers and whole numbers in groups of 32 inside them. Each weight is read
+once for all rows of a step. Attention is shared out in two ways: few rows of a sequence, a decode above all, by chunks
+of keys, so that one long sequence uses all threads; many rows, a chunk of prefill, by tiles of rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kernels.cpu.attention import CHUNK, attend_queries, keep_token, padded
 from kernels.cpu.attention_ops import AT_ONCE, multiplies_pairs, pair_16
 from kernels.cpu.compiler import compiled
 from kernels.cpu.linear import SUMS, dot, linear, packed_bytes, quantize_row, rms_norm, share_of
-from kernels.cpu.linear_ops import gate_16, quantize_group
+from kernels.cpu.linear_ops import X_BYTES, gate_16, quantize_group
 from kernels.cpu.packing import GROUP, TILE
 from kernels.cpu.places import LAYER_PLACES, MODEL_PLACES, SPAN_PLACES, WORK_PLACES, Layer, Model, Span, Work
 from kernels.cpu.pointers import as_f32, as_i64, as_u32
@@ -310,7 +310,7 @@ def _gate_rows(model, layer, work, scratch, counter, members, codes, scales, sum
                     gate = scratch + 2 * half * plane + 4 * row * TILE
                     gate_16(gate, gate + plane, act + 4 * half * TILE, model[Model.GELU])
                 place = row * out_groups + g
-                quantize_group(act, codes + place * GROUP, scales + 4 * place, sums + 4 * place)
+                quantize_group(act, codes + place * X_BYTES, scales + 4 * place, sums + 8 * place)
         begin = take(counter, share)
 
 
@@ -331,9 +331,9 @@ def _run_step(control: int, job: int, me: int) -> None:
     codes, scales, sums = work[Work.CODES], work[Work.SCALES], work[Work.SUMS]
     widest = padded(max(hidden, max(attended, inner)), GROUP)
     codes2, scales2, sums2 = (
-        codes + rows * widest,
+        codes + rows * widest // GROUP * X_BYTES,
         scales + 4 * rows * widest // GROUP,
-        sums + 4 * rows * widest // GROUP,
+        sums + 8 * rows * widest // GROUP,
     )
     mine = work.copy()
     for index in range(model[Model.N_LAYER]):
