@@ -6,6 +6,7 @@ import copy
 import json
 import random
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -238,6 +239,13 @@ def test_asked_for_where_they_cannot_be_is_one_line_and_auto_does_without(
         assert str(error.value).startswith(f"weights '{weights}' need the native kernels, which cannot be used here")
         assert why in str(error.value) and "\n" not in str(error.value)
     assert load(tmp_path, weights="auto", **settings).info.weights in ("float32", "bfloat16")
+
+
+def test_without_numba_torch_computes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    assert load(folder, weights="auto").info.weights in ("float32", "bfloat16")
+    with pytest.raises(ConfigError, match="Numba cannot be imported"):
+        load(folder)
 
 
 @pytest.fixture

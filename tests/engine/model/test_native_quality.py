@@ -62,6 +62,7 @@ def qualities(model_folder: Path, model_cache: Path, tokens: list[int]) -> dict[
     readers = {
         "float32": Reader(model_folder, dtype="float32", weights="bf16"),
         "auto": Reader(model_folder, weights="auto"),
+        "int8": Reader(model_folder, weights="int8"),
     }
     assert "int4" in readers["auto"].runner.info.weights
     sums = {name: torch.zeros(3, dtype=torch.float64) for name in readers}
@@ -95,3 +96,10 @@ def test_the_file_s_own_four_bits_are_within_a_percent_of_the_same_weights_in_fl
 ) -> None:
     assert qualities["auto"].perplexity < 1.01 * qualities["float32"].perplexity, qualities
     assert qualities["auto"].divergence < 0.005, qualities
+
+
+def test_eight_bits_are_within_half_a_percent_of_float32_and_choose_the_same_token(
+    qualities: dict[str, Quality],
+) -> None:
+    assert qualities["int8"].perplexity < 1.005 * qualities["float32"].perplexity, qualities
+    assert qualities["int8"].agreement > 0.98, qualities

@@ -1,8 +1,9 @@
-"""A random decoder over packed weights, stepped by the native kernels and, beside them, in plain float32 torch.
+"""A random decoder over packed weights, stepped by the native kernels and, beside them, in float32 by torch.
 
-Both round activations to 8 bits. Two float32 results that differ in the last bit may fall on different sides of such a
-rounding, after which no tight comparison is possible; so the reference also says for which rows each rounding was
-clear. What the kernels rounded to store it in the cache is first compared, then taken over.
+Both round activations, to 8 bits against weights of 4 and to 16 against weights of 8. Two float32 results that differ
+in the last bit may fall on different sides of a rounding to 8 bits, after which no tight comparison is possible; so the
+reference also says for which rows each of these was clear. What the kernels rounded to store it in the cache is first
+compared, then taken over.
 """
 
 from __future__ import annotations
@@ -230,7 +231,7 @@ class Rig:
 
         def apply(linear: Linear, x: Tensor) -> Tensor:
             nonlocal clear
-            rounded, unclear = in_eight_bits(x)
+            rounded, unclear = as_codes(x, 8 if linear.native.bits == 4 else 16)
             clear = clear & ~unclear
             return F.linear(rounded, linear.weight, linear.native.bias)
 
@@ -268,14 +269,16 @@ class Rig:
         return torch.einsum("hrk,khd->rhd", scores.masked_fill(hidden, -torch.inf).softmax(-1), v).flatten(1)
 
 
-def in_eight_bits(x: Tensor) -> tuple[Tensor, Tensor]:
+def as_codes(x: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     """[R, K] as the linear layers read it, integers times a scale for each 32 values; and the rows [R] in which a
-    rounding was not clear."""
+    rounding to 8 bits was not clear: with 16, one the other way changes less than is allowed anyway. 8 bits are the
+    upper half of 16."""
     groups = F.pad(x, (0, -x.shape[1] % GROUP)).unflatten(1, (-1, GROUP))
-    scale = groups.abs().amax(-1, keepdim=True) / 127
+    scale = groups.abs().amax(-1, keepdim=True) / (127 * 256)
     exact = torch.where(scale == 0, 0.0, groups / scale)
-    unclear = ((exact - exact.floor() - 0.5).abs() < NEAR).flatten(1).any(1)
-    return (exact.round() * scale).flatten(1)[:, : x.shape[1]], unclear
+    codes = exact.round() if bits == 16 else 256 * ((exact.round() + 128) / 256).floor()
+    halfway = ((exact / 256 - (exact / 256).floor()) - 0.5).abs() < (1 / 256 if bits == 8 else -1)
+    return (codes * scale).flatten(1)[:, : x.shape[1]], halfway.flatten(1).any(1)
 
 
 def rms_norm(x: Tensor, weight: Tensor) -> Tensor:

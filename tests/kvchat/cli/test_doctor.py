@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from kernels.cpu.tier import VARIABLE, tier
 from kvchat import paths
 from kvchat.cli.program import run
 
@@ -47,3 +49,29 @@ def test_a_damaged_model_fails(home: Path, model_folder: Path, capsys: pytest.Ca
     (damaged / "config.json").write_bytes((model_folder / "config.json").read_bytes())
     assert run(["doctor"]) == 1
     assert findings(capsys.readouterr().out)["model"][0] == "fail"
+
+
+@pytest.mark.parametrize(
+    ("forced", "without_numba", "level", "words"),
+    [
+        ("portable", False, "ok", "native, portable"),
+        ("mmx", False, "fail", "KVCHAT_CPU_TIER is 'mmx'"),
+        ("", True, "warn", "torch only"),
+    ],
+)
+def test_the_kernels_that_are_used_are_named(
+    forced: str,
+    without_numba: bool,
+    level: str,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(VARIABLE, forced)
+    if without_numba:
+        monkeypatch.setitem(sys.modules, "numba", None)
+    tier.cache_clear()
+    run(["doctor"])
+    tier.cache_clear()
+    found = findings(capsys.readouterr().out)["kernels"]
+    assert found[0] == level and words in found[1]
