@@ -90,12 +90,13 @@ def linears(threads: int, memory: float) -> Iterator[Figure]:
     from kernels.cpu import packing
     from kernels.cpu.compiler import compiled
     from kernels.cpu.linear import dot
+    from kernels.cpu.linear_ops import X_BYTES
 
     @compiled
-    def tiles(repeats, first, size, begin, end, bits, groups, codes, scales, rows, out):  # type: ignore[no-untyped-def]
+    def tiles(repeats, first, size, begin, end, bits, groups, codes, scales, sums, rows, out):  # type: ignore[no-untyped-def]
         for _ in range(repeats):
             for tile in range(begin, end):
-                dot(first + tile * size, bits, groups, codes, scales, scales, rows, out)
+                dot(first + tile * size, bits, groups, codes, scales, sums, rows, out)
 
     groups = HIDDEN // packing.GROUP
     for bits in (8, 4):
@@ -105,8 +106,8 @@ def linears(threads: int, memory: float) -> Iterator[Figure]:
             cached = count == 16
             weight = aligned(count * size)
             weight[:] = np.resize(packed.numpy().reshape(-1), weight.shape)
-            codes = torch.randint(-127, 128, (rows, HIDDEN), dtype=torch.int8)
-            scales = torch.rand(rows, groups)
+            codes = torch.randint(-127, 128, (rows, groups, X_BYTES), dtype=torch.int8)
+            scales, sums = torch.rand(rows, groups), torch.rand(rows, groups, 2)
             outs = torch.empty(threads, rows, 16)
 
             def work(
@@ -117,6 +118,7 @@ def linears(threads: int, memory: float) -> Iterator[Figure]:
                 bits: int = bits,
                 codes: torch.Tensor = codes,
                 scales: torch.Tensor = scales,
+                sums: torch.Tensor = sums,
                 rows: int = rows,
                 outs: torch.Tensor = outs,
                 repeats: int = REPEATS if cached else 1,
@@ -132,6 +134,7 @@ def linears(threads: int, memory: float) -> Iterator[Figure]:
                     groups,
                     codes.data_ptr(),
                     scales.data_ptr(),
+                    sums.data_ptr(),
                     rows,
                     outs[me].data_ptr(),
                 )

@@ -52,7 +52,7 @@ def _rotate(x, cos, sin, size, scale):
 
 
 @compiled
-def _place_heads(model, layer, work, scratch, me, members):
+def _place_heads(model, layer, work, me, members):
     """Normalize and rotate queries and keys, scale the queries, write keys and values to the cache."""
     n_head, n_kv_head, size = model[Model.N_HEAD], model[Model.N_KV_HEAD], model[Model.HEAD_DIM]
     stride = padded((n_head + 2 * n_kv_head) * size, GROUP)
@@ -357,7 +357,7 @@ def _run_step(control: int, job: int, me: int) -> None:
             False,
         )
         barrier(control)
-        _place_heads(model, layer, mine, scratch, me, members)
+        _place_heads(model, layer, mine, me, members)
         barrier(control)
         _attend(model, layer, mine, scratch, counter + 8)
         barrier(control)
