@@ -27,7 +27,9 @@ from kernels.cpu.weights import DecoderShape, NativeLayer, NativeLinear, NativeW
 EPS = 1e-5
 NEAR = 1e-4
 """How close to the middle between two integers a value may be rounded either way."""
-CLOSE = 1e-5
+CLOSE = {"int4": 1e-5, "int8": 3e-3}
+"""Where no rounding to 8 bits was near the middle; but those to 16 bits, which int8 wants, always are somewhere, and
+what one of them changes may turn one to 8 bits in a layer of the other format."""
 NOISE = 5e-2
 TRIES = 100
 SPARE_BLOCKS = 3
@@ -190,6 +192,10 @@ class Rig:
             model.threads,
         )
 
+    @property
+    def close(self) -> float:
+        return max(CLOSE[format] for format in self.model.formats)
+
     def work(self, batch: Batch, logit_rows: Sequence[int] | None = None) -> Work:
         """Random tokens in shuffled blocks. Those before the last rows are in the cache, and NaN everywhere else.
         Without `logit_rows` each row's logits are asked for."""
@@ -257,7 +263,7 @@ class Rig:
         for ours, theirs in zip(kept, expected, strict=True):
             rounding = 2.0**-8 if ours.dtype == torch.bfloat16 else 0.0
             off = difference(ours.float().flatten(1), theirs.flatten(1)).nan_to_num(torch.inf)
-            assert (off[clear] < CLOSE + rounding).all()
+            assert (off[clear] < self.close + rounding).all()
             assert (off < NOISE).all()
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:
@@ -277,8 +283,9 @@ def as_codes(x: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     scale = groups.abs().amax(-1, keepdim=True) / (127 * 256)
     exact = torch.where(scale == 0, 0.0, groups / scale)
     codes = exact.round() if bits == 16 else 256 * ((exact.round() + 128) / 256).floor()
-    halfway = ((exact / 256 - (exact / 256).floor()) - 0.5).abs() < (1 / 256 if bits == 8 else -1)
-    return (codes * scale).flatten(1)[:, : x.shape[1]], halfway.flatten(1).any(1)
+    between = (exact / 256) % 1 - 127.5 / 256
+    unclear = (between.abs() < NEAR).flatten(1).any(1) & (bits == 8)
+    return (codes * scale).flatten(1)[:, : x.shape[1]], unclear
 
 
 def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
@@ -302,7 +309,7 @@ def check(rig: Rig, *batches: Batch, logit_rows: Sequence[int] | None = None) ->
             ours = work.run(rig.decoder)
             expected, clear = rig.reference(work)
             off = difference(ours, expected).nan_to_num(torch.inf)
-            assert (off[clear] < CLOSE).all(), f"{batch}: {off[clear]}"
+            assert (off[clear] < rig.close).all(), f"{batch}: {off[clear]}"
             assert (off < NOISE).all(), f"{batch}: {off}"
             for kept, cache in zip(before, rig.cache, strict=True):
                 check_others(kept, contents(cache, rig), work.slots)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from decoder_rig import CLOSE, NOISE, Batch, Model, Rig, Work, check, difference
+from decoder_rig import NOISE, Batch, Model, Rig, Work, check, difference
 
 RAGGED: Batch = [(1, length) for length in (1, 2, 15, 16, 17, 31, 32, 33, 64, 100, 255, 256, 257, 513)]
 BATCHES: tuple[Batch, ...] = (
@@ -161,7 +161,7 @@ def test_a_step_reads_what_steps_before_it_wrote(decoder: Any, kv_dtype: torch.d
         at += rows
     expected, clear = rig.reference(whole)
     off = difference(torch.cat(logits), expected)
-    assert at == 80 and (off < NOISE).all() and (off[clear] < CLOSE).all()
+    assert at == 80 and (off < NOISE).all() and (off[clear] < rig.close).all()
 
 
 @pytest.mark.parametrize("size", [1e-4, 1e4])
