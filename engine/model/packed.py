@@ -39,7 +39,7 @@ class PackedWeights:
         self._identity = _identity(folder, format)
         # One file for each folder, not for each identity: what is out of date is replaced.
         spare = f"{folder.resolve().name}-{hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]}-{format}"
-        self._paths = (folder / f"packed-{format}.safetensors", spare_folder / f"{spare}.safetensors")
+        self._paths = (folder / f"packed-{format}.tiles", spare_folder / f"{spare}.tiles")
         self._stored = self._read()
         self._new: dict[str, Tensor] = {}
 

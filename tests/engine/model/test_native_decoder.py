@@ -193,7 +193,7 @@ def test_auto_takes_four_bits_for_weights_that_they_hold(
         ({"weights": "bf16", "dtype": "bfloat16"}, "bfloat16"),
         ({"weights": "auto", "dtype": "float32"}, "float32"),
         ({"weights": "int8", "dtype": "float32"}, "int8"),
-        ({"weights": "int4"}, "int4"),
+        ({"weights": "int4"}, "int4 + int8"),
     ],
 )
 def test_native_kernels_run_where_they_are_asked_for(folder: Path, settings: dict[str, str], expected: str) -> None:

@@ -65,7 +65,7 @@ class Folders:
 
     @property
     def packed(self) -> Path:
-        return self.model / "packed-int8.safetensors"
+        return self.model / "packed-int8.tiles"
 
     def load(self, format: str = "int8") -> tuple[NativeWeights, list[float]]:
         """The weights, and what was told of packing them: nothing where they were stored."""
@@ -112,7 +112,7 @@ def test_packing_tells_how_far_it_is_and_happens_once(folders: Folders) -> None:
     assert same(first, second)
     assert folders.packed.is_file()
     assert not folders.spare.exists()
-    assert sorted(path.name for path in folders.model.glob("*packed*")) == ["packed-int8.safetensors"]
+    assert sorted(path.name for path in folders.model.glob("*packed*")) == ["packed-int8.tiles"]
 
 
 def test_the_bytes_are_those_of_each_weight_packed_alone(folders: Folders) -> None:
@@ -171,7 +171,7 @@ def a_model(folders: Folders) -> None:
 
 def of_another_format(folders: Folders) -> None:
     folders.load("int4")
-    (folders.model / "packed-int4.safetensors").replace(folders.packed)
+    (folders.model / "packed-int4.tiles").replace(folders.packed)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from kernels.cpu.weights import DecoderShape, NativeLayer, NativeLinear, NativeW
 EPS = 1e-5
 NEAR = 1e-4
 """How close to the middle between two integers a value may be rounded either way."""
-CLOSE = {"int4": 1e-5, "int8": 3e-3}
+CLOSE = {"int4": 1e-5, "int8": 1e-2}
 """Where no rounding to 8 bits was near the middle; but those to 16 bits, which int8 wants, always are somewhere, and
 what one of them changes may turn one to 8 bits in a layer of the other format."""
 NOISE = 5e-2

@@ -26,7 +26,7 @@ async def test_the_panel_shows_reply_engine_model_and_pool(open_chat: Open) -> N
         )
         await chat.shows("182 ms", "24.1 ms", "384 of 412", "83.0", "2 · 1 waiting", "87 %", "132 / 512")
         await chat.shows("this tab   70", "other      40", "shared    22", "cached   120")
-        await chat.shows("smollm2-135m-instruct", "bfloat16 · kv bfloat16 · cpu", "/ 8,192", "Assistant")
+        await chat.shows("smollm2-135m-instruct", "int4 + int8 · kv bfloat16 · cpu", "/ 8,192", "Assistant")
 
 
 async def test_the_map_is_coloured_from_the_view_of_the_tab_that_is_shown(open_chat: Open) -> None:
