@@ -22,7 +22,7 @@ GROUP = 32
 TILE = 16
 SLICE = 4096
 """Rows packed at a time: the temporaries are many times as large."""
-LAYOUT = 3
+LAYOUT = 4
 """Changes whenever packed bytes would be others, or read differently."""
 
 _HALF_MAX = torch.finfo(torch.float16).max
@@ -59,7 +59,8 @@ def quantize(weight: Tensor, bits: int) -> Quantized:
     for scale, offset in _grids(flat, bits):
         values, scale, offset = flat[left], scale[left], offset[left]
         code = _codes(values, scale, offset, 2**bits - 1)
-        error = (_values(code, scale, offset).half().float() - values).square_().sum(-1)
+        # Compared as they are stored: what the grid holds may have been rounded since.
+        error = (_values(code, scale, offset).to(weight.dtype).float() - values).square_().sum(-1)
         better = error < least[left]
         target = left[better]
         codes[target], scales[target], offsets[target] = code[better].to(torch.uint8), scale[better], offset[better]
