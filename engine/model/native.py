@@ -71,13 +71,13 @@ def load_native(
     try:
         kernels = cpu.load(
             cache_dir() / "kernels",
-            lambda: report("compiling the CPU kernels, once, in about half a minute", 0.0),
+            lambda: report("compiling the CPU kernels (once)", 0.0),
         )
     except ValueError as error:
         raise ConfigError(str(error)) from None
     embedding = tensors.embedding
     packed = PackedWeights(folder, weights, cache_dir() / "packed")
-    layers = packed.load(model, tensors, lambda fraction: report("packing the weights, once", fraction))
+    layers = packed.load(model, tensors, lambda fraction: report("packing the weights (once)", fraction))
     return NativeModel(kernels, layers, embedding)
 
 

@@ -211,7 +211,7 @@ def test_packing_is_told_of_the_first_time(own_folder: Path) -> None:
         heard.append("a start")
         config = EngineConfig(model=own_folder, weights="int8", kv_memory=1 << 20, threads=1)
         ModelRunner(own_folder, config, lambda text, fraction: heard.append(text))
-    packed = "packing the weights, once"
+    packed = "packing the weights (once)"
     assert [text for text in heard if text in ("a start", packed)] == ["a start", packed, packed, packed, "a start"]
 
 
