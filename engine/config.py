@@ -21,9 +21,9 @@ class EngineConfig(msgspec.Struct, frozen=True):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """auto: bfloat16 where the device computes in it natively, else float32."""
     weights: Literal["auto", "bf16", "int8", "int4"] = "auto"
-    """int8, int4: packed in so many bits for the CPU's native kernels; bf16: in the compute dtype, by torch. auto: with
-    dtype auto, each weight in 4 bits where they hold it exactly and else in 8, on a CPU that can; with another dtype,
-    bf16."""
+    """int8, int4: packed in so many bits for the CPU's native kernels, the output head always in 8 with int4; bf16: in
+    the compute dtype, by torch. auto: with dtype auto, each weight in 4 bits where they hold it exactly and else in 8,
+    on a CPU that can; with another dtype, bf16."""
     kv_dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """What keys and values are stored in; auto: the compute dtype."""
     kv_memory: int | None = None

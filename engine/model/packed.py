@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 class PackedWeights:
     """The packed weights of one model folder in one format; "auto" is 4 bits for a weight that they hold exactly, as
-    those that came from a 4-bit GGUF, and 8 for others.
+    those that came from a 4-bit GGUF mostly are, and 8 for others; "int4" keeps the output head in 8.
 
     They are read from a file beside the model, or in `spare_folder` where that cannot be written, and packed anew
     when it is missing, damaged, or the model, the format or the layout is another.
