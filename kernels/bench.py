@@ -152,12 +152,18 @@ def attention(threads: int, memory: float) -> Iterator[Figure]:
     from kernels.cpu.attention import attend_queries
     from kernels.cpu.attention_ops import multiplies_pairs
     from kernels.cpu.compiler import compiled
+    from kernels.cpu.places import LAYER_PLACES, MODEL_PLACES, SPAN_PLACES, Layer, Model, Span
 
     pairs = compiled(lambda: multiplies_pairs())()
     token_bytes = 2 * KV_HEADS * HEAD_DIM * 2
     context = BYTES // token_bytes // 256 * 256
     keys, values = torch.randn(2, context * KV_HEADS * HEAD_DIM).bfloat16()
     table = np.random.default_rng(0).permutation(context // BLOCK).astype(np.int64)
+    model, layer, span = (np.zeros(places, np.int64) for places in (MODEL_PLACES, LAYER_PLACES, SPAN_PLACES))
+    model[[Model.N_HEAD, Model.N_KV_HEAD, Model.HEAD_DIM]] = HEADS, KV_HEADS, HEAD_DIM
+    model[[Model.BLOCK_SIZE, Model.KV_BFLOAT16]] = BLOCK, True
+    layer[[Layer.KEYS, Layer.VALUES]] = keys.data_ptr(), values.data_ptr()
+    span[Span.TABLE] = table.ctypes.data
     for rows in (1, 16):
         length = context if rows == 1 else 8192
         count = rows * HEADS // KV_HEADS
@@ -177,20 +183,14 @@ def attention(threads: int, memory: float) -> Iterator[Figure]:
         ) -> None:
             begin, end = (256 * bound for bound in share(length // 256, me, threads))
             attend_queries(
-                keys.data_ptr(),
-                values.data_ptr(),
-                BLOCK,
-                KV_HEADS,
-                HEAD_DIM,
-                1,
-                table.ctypes.data,
+                model,
+                layer,
+                span,
                 begin,
                 end,
-                0,
                 queries.data_ptr(),
                 HEAD_DIM * queries.itemsize,
                 count,
-                HEADS // KV_HEADS,
                 length,
                 out[me].data_ptr(),
                 states[me].data_ptr(),

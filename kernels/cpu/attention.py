@@ -16,6 +16,7 @@ from numba import carray
 from kernels.cpu.attention_ops import AT_ONCE, make_mix, make_score, make_soften, multiplies_pairs, read_ahead
 from kernels.cpu.compiler import compiled
 from kernels.cpu.ir import LANES
+from kernels.cpu.places import Layer, Model, Span
 from kernels.cpu.pointers import as_f32, as_i64, as_u16, as_u32
 from kernels.cpu.weights import LINE
 
@@ -41,11 +42,13 @@ def _to_bfloat16(bits):
 
 
 @compiled
-def keep_token(keys, values, slot, block_size, n_kv_head, size, bfloat16, k, v, mate):
-    """Write a token's keys and values, float32 [n_kv_head, size] at addresses k and v, to its slot. `mate`: the next
-    slot is not written by the same step."""
+def keep_token(model, layer, slot, k, v, mate):
+    """Write a token's keys and values, float32 [n_kv_head, head_dim] at addresses k and v, to its slot. `mate`: the
+    next slot is not written by the same step."""
+    keys, values = layer[Layer.KEYS], layer[Layer.VALUES]
+    block_size, n_kv_head, size = model[Model.BLOCK_SIZE], model[Model.N_KV_HEAD], model[Model.HEAD_DIM]
     block, place = slot // block_size, slot % block_size
-    if bfloat16:
+    if model[Model.KV_BFLOAT16]:
         k_bits, v_bits = carray(as_u32(k), (n_kv_head, size // 2, 2)), carray(as_u32(v), (n_kv_head, size))
         offset = 2 * block * n_kv_head * size * block_size
         k_words = carray(as_u32(keys + offset), (n_kv_head, size // 2, block_size))
@@ -113,87 +116,47 @@ def _mix(rows, bfloat16, weights, values, words, stride, size, out, out_stride):
 
 
 @compiled
-def attend_queries(
-    keys,
-    values,
-    block_size,
-    n_kv_head,
-    size,
-    bfloat16,
-    table,
-    begin,
-    end,
-    window,
-    q,
-    q_bytes,
-    count,
-    group,
-    position,
-    out,
-    states,
-    scratch,
-):
-    """Fold the keys [begin, end) into the outputs of `count` queries of each key/value head.
+def attend_queries(model, layer, span, begin, end, q, q_bytes, count, position, out, states, scratch):
+    """Fold the keys [begin, end) of a span into the outputs of `count` queries of each key/value head.
 
-    q [n_kv_head, count, size]: pairs of bfloat16 where `multiplies_pairs` and the cache is in bfloat16, else float32,
-    q_bytes a query; query i of a head stands at position + i // group. out float32 [n_kv_head, count, size], states
-    float32 [n_kv_head, count, 2], see `kernels.cpu.attention_ops.make_soften`; scratch: 4 * AT_ONCE float32. begin is a
-    multiple of 16.
+    q [n_kv_head, count, head_dim]: pairs of bfloat16 where `multiplies_pairs` and the cache is in bfloat16, else
+    float32, q_bytes a query; query i of a head stands at position + i // (n_head / n_kv_head). out float32 [n_kv_head,
+    count, head_dim], states float32 [n_kv_head, count, 2], see `kernels.cpu.attention_ops.make_soften`; scratch:
+    4 * AT_ONCE float32. begin is a multiple of 16.
     """
+    size = model[Model.HEAD_DIM]
     for key in range(begin, end, AT_ONCE):
         # Heads inside: what a block holds is then read in one go.
-        for head in range(n_kv_head):
+        for head in range(model[Model.N_KV_HEAD]):
+            first = head * count
             _attend_head(
-                keys,
-                values,
+                model,
+                layer,
+                span,
                 head,
-                block_size,
-                n_kv_head,
-                size,
-                bfloat16,
-                table,
                 key,
                 end,
-                window,
-                q + head * count * q_bytes,
+                q + first * q_bytes,
                 q_bytes,
                 count,
-                group,
                 position,
-                out + 4 * head * count * size,
-                states + 8 * head * count,
+                out + 4 * first * size,
+                states + 8 * first,
                 scratch,
             )
 
 
 @compiled
-def _attend_head(
-    keys,
-    values,
-    head,
-    block_size,
-    n_kv_head,
-    size,
-    bfloat16,
-    table,
-    key,
-    end,
-    window,
-    q,
-    q_bytes,
-    count,
-    group,
-    position,
-    out,
-    states,
-    scratch,
-):
+def _attend_head(model, layer, span, head, key, end, q, q_bytes, count, position, out, states, scratch):
     """At most AT_ONCE keys from `key` on, of one key/value head."""
+    keys, values, window = layer[Layer.KEYS], layer[Layer.VALUES], layer[Layer.WINDOW]
+    block_size, n_kv_head, size = model[Model.BLOCK_SIZE], model[Model.N_KV_HEAD], model[Model.HEAD_DIM]
+    bfloat16, group = model[Model.KV_BFLOAT16], model[Model.N_HEAD] // n_kv_head
     item = 2 if bfloat16 else 4
     per_word = 4 // item
     words = size // per_word
     head_bytes = block_size * size * item
-    blocks = carray(as_i64(table), (-(-end // block_size),))
+    blocks = carray(as_i64(span[Span.TABLE]), (-(-end // block_size),))
     tile_weights = LANES * (2 if bfloat16 != 0 and multiplies_pairs() else 4)
     tiles = -(-min(AT_ONCE, end - key) // LANES)
     for i in range(0, count, 4):

@@ -15,7 +15,8 @@ from kernels.cpu.attention import CHUNK
 from kernels.cpu.linear_ops import X_BYTES
 from kernels.cpu.packing import GROUP
 from kernels.cpu.places import LAYER_PLACES, MODEL_PLACES, WORK_PLACES, Layer, Model, Work
-from kernels.cpu.step import FEW_ROWS, scratch_bytes, serve_steps
+from kernels.cpu.spans import FEW_ROWS
+from kernels.cpu.step import scratch_bytes, serve_steps
 from kernels.cpu.team import Team
 from kernels.cpu.weights import DecoderShape, NativeLayer, NativeWeights
 

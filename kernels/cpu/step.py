@@ -12,19 +12,17 @@ import math
 import numpy as np
 from numba import carray
 
-from kernels.cpu.attention import CHUNK, attend_queries, keep_token, padded
+from kernels.cpu.attention import keep_token, padded
 from kernels.cpu.attention_ops import AT_ONCE, multiplies_pairs, pair_16
 from kernels.cpu.compiler import compiled
-from kernels.cpu.linear import SUMS, dot, linear, packed_bytes, quantize_row, rms_norm, share_of
+from kernels.cpu.linear import dot, linear, packed_bytes, quantize_row, rms_norm, share_of
 from kernels.cpu.linear_ops import X_BYTES, gate_16, quantize_group
 from kernels.cpu.packing import GROUP, TILE
-from kernels.cpu.places import LAYER_PLACES, MODEL_PLACES, SPAN_PLACES, WORK_PLACES, Layer, Model, Span, Work
-from kernels.cpu.pointers import as_f32, as_i64, as_u32
+from kernels.cpu.places import LAYER_PLACES, MODEL_PLACES, WORK_PLACES, Layer, Model, Work
+from kernels.cpu.pointers import as_f32, as_i64
+from kernels.cpu.spans import FEW_ROWS, attend, merge
 from kernels.cpu.team import JOB, MEMBERS, atomic_load, await_call, barrier, take
 from kernels.cpu.weights import LINE
-
-FEW_ROWS = 16
-"""Rows of a sequence up to which its keys are shared out, not its rows; as many rows are a tile otherwise."""
 
 
 def scratch_bytes(hidden: int, attended: int, n_head: int, rows: int) -> int:
@@ -78,193 +76,7 @@ def _place_heads(model, layer, work, me, members):
             q[row] = carray(as_f32(heads), (n_head * size,))
         mate = row + 1 >= rows or slots[row + 1] != slots[row] + 1
         keys = heads + 4 * n_head * size
-        keep_token(
-            layer[Layer.KEYS],
-            layer[Layer.VALUES],
-            slots[row],
-            model[Model.BLOCK_SIZE],
-            n_kv_head,
-            size,
-            model[Model.KV_BFLOAT16],
-            keys,
-            keys + 4 * n_kv_head * size,
-            mate,
-        )
-
-
-@compiled
-def _query_bytes(model):
-    """Of one head's query."""
-    return model[Model.HEAD_DIM] * (2 if model[Model.KV_BFLOAT16] != 0 and multiplies_pairs() else 4)
-
-
-@compiled
-def _first_chunk(span, window):
-    """The first chunk that any row of a span sees."""
-    return max(0, span[Span.CONTEXT] - span[Span.ROWS] + 1 - window) // CHUNK if window else 0
-
-
-@compiled
-def _chunks(span, window):
-    return -(-span[Span.CONTEXT] // CHUNK) - _first_chunk(span, window)
-
-
-@compiled
-def _attend(model, layer, work, scratch, counter):
-    """This thread's share of all spans: chunks of keys into parts and states, tiles of rows into the output layer's
-    input."""
-    spans = carray(as_i64(work[Work.SPAN]), (work[Work.SPANS], SPAN_PLACES))
-    wanted = take(counter, 1)
-    unit, part, row = 0, 0, 0
-    for s in range(work[Work.SPANS]):
-        span = spans[s]
-        rows = span[Span.ROWS]
-        few = rows <= FEW_ROWS
-        units = _chunks(span, layer[Layer.WINDOW]) if few else -(-rows // FEW_ROWS)
-        while wanted < unit + units:
-            index = wanted - unit
-            if few:
-                _attend_chunk(model, layer, work, scratch, span, row, index, part + index * rows)
-            else:
-                _attend_tile(model, layer, work, scratch, span, row, index * FEW_ROWS)
-            wanted = take(counter, 1)
-        unit += units
-        if few:
-            part += units * rows
-        row += rows
-
-
-@compiled
-def _attend_chunk(model, layer, work, scratch, span, row, index, part):
-    n_head, n_kv_head, size = model[Model.N_HEAD], model[Model.N_KV_HEAD], model[Model.HEAD_DIM]
-    group, q_bytes = n_head // n_kv_head, _query_bytes(model)
-    begin = (_first_chunk(span, layer[Layer.WINDOW]) + index) * CHUNK
-    end = min(begin + CHUNK, span[Span.CONTEXT])
-    for r in range(span[Span.ROWS]):
-        out = work[Work.PARTS] + 4 * (part + r) * n_head * size
-        states = work[Work.STATES] + 8 * (part + r) * n_head
-        _clear(out, states, n_head, size)
-        attend_queries(
-            layer[Layer.KEYS],
-            layer[Layer.VALUES],
-            model[Model.BLOCK_SIZE],
-            n_kv_head,
-            size,
-            model[Model.KV_BFLOAT16],
-            span[Span.TABLE],
-            begin,
-            end,
-            layer[Layer.WINDOW],
-            work[Work.Q] + (row + r) * n_head * q_bytes,
-            q_bytes,
-            group,
-            group,
-            span[Span.CONTEXT] - span[Span.ROWS] + r,
-            out,
-            states,
-            scratch,
-        )
-
-
-@compiled
-def _attend_tile(model, layer, work, scratch, span, row, first):
-    """The rows of a span from `first` on, over all keys that they see."""
-    n_head, n_kv_head, size = model[Model.N_HEAD], model[Model.N_KV_HEAD], model[Model.HEAD_DIM]
-    group, q_bytes = n_head // n_kv_head, _query_bytes(model)
-    rows = min(FEW_ROWS, span[Span.ROWS] - first)
-    position = span[Span.CONTEXT] - span[Span.ROWS] + first
-    window = layer[Layer.WINDOW]
-    begin = max(0, position + 1 - window) // AT_ONCE * AT_ONCE if window else 0
-    # Of each key/value head, its queries of all rows: [n_kv_head, rows, group, head_dim].
-    q = scratch + 16 * AT_ONCE
-    out = q + FEW_ROWS * n_head * q_bytes
-    states = out + 4 * FEW_ROWS * n_head * size
-    line = states + 8 * FEW_ROWS * n_head
-    words = group * q_bytes // 4
-    source = carray(as_u32(work[Work.Q] + (row + first) * n_head * q_bytes), (rows, n_kv_head, words))
-    target = carray(as_u32(q), (n_kv_head, rows, words))
-    for head in range(n_kv_head):
-        for r in range(rows):
-            target[head, r] = source[r, head]
-    _clear(out, states, rows * n_head, size)
-    attend_queries(
-        layer[Layer.KEYS],
-        layer[Layer.VALUES],
-        model[Model.BLOCK_SIZE],
-        n_kv_head,
-        size,
-        model[Model.KV_BFLOAT16],
-        span[Span.TABLE],
-        begin,
-        position + rows,
-        window,
-        q,
-        q_bytes,
-        rows * group,
-        group,
-        position,
-        out,
-        states,
-        scratch,
-    )
-    outputs = carray(as_f32(out), (n_kv_head, rows, group, size))
-    sums = carray(as_f32(states), (n_kv_head, rows, group, 2))
-    joined = carray(as_f32(line), (n_kv_head, group, size))
-    for r in range(rows):
-        for head in range(n_kv_head):
-            for g in range(group):
-                scale = np.float32(1) / sums[head, r, g, 1]
-                for i in range(size):
-                    joined[head, g, i] = outputs[head, r, g, i] * scale
-        quantize_row(line, n_head * size, work, row + first + r)
-
-
-@compiled
-def _clear(out, states, heads, size):
-    carray(as_f32(out), (heads * size,))[:] = np.float32(0)
-    state = carray(as_f32(states), (heads, 2))
-    state[:, 0] = np.float32(-np.inf)
-    state[:, 1] = np.float32(0)
-
-
-@compiled(fastmath=SUMS)
-def _merge(model, layer, work, scratch, me, members):
-    """Join the chunks of each row, by the log-sum-exp of their scores, into the output layer's input."""
-    n_head, size = model[Model.N_HEAD], model[Model.HEAD_DIM]
-    spans = carray(as_i64(work[Work.SPAN]), (work[Work.SPANS], SPAN_PLACES))
-    out = carray(as_f32(scratch), (n_head, size))
-    row, part = 0, 0
-    for s in range(work[Work.SPANS]):
-        span = spans[s]
-        rows = span[Span.ROWS]
-        if rows > FEW_ROWS:
-            row += rows
-            continue
-        chunks = _chunks(span, layer[Layer.WINDOW])
-        parts = carray(as_f32(work[Work.PARTS] + 4 * part * n_head * size), (chunks, rows, n_head, size))
-        states = carray(as_f32(work[Work.STATES] + 8 * part * n_head), (chunks, rows, n_head, 2))
-        for r in range(rows):
-            if (row + r) % members != me:
-                continue
-            for head in range(n_head):
-                largest = states[0, r, head, 0]
-                for c in range(1, chunks):
-                    largest = max(largest, states[c, r, head, 0])
-                total = np.float32(0)
-                for i in range(size):
-                    out[head, i] = np.float32(0)
-                for c in range(chunks):
-                    if states[c, r, head, 1] == 0:
-                        continue
-                    weight = np.float32(math.exp(states[c, r, head, 0] - largest))
-                    total += weight * states[c, r, head, 1]
-                    for i in range(size):
-                        out[head, i] += weight * parts[c, r, head, i]
-                for i in range(size):
-                    out[head, i] /= total
-            quantize_row(scratch, n_head * size, work, row + r)
-        row += rows
-        part += chunks * rows
+        keep_token(model, layer, slots[row], keys, keys + 4 * n_kv_head * size, mate)
 
 
 @compiled
@@ -359,9 +171,9 @@ def _run_step(control: int, job: int, me: int) -> None:
         barrier(control)
         _place_heads(model, layer, mine, me, members)
         barrier(control)
-        _attend(model, layer, mine, scratch, counter + 8)
+        attend(model, layer, mine, scratch, counter + 8)
         barrier(control)
-        _merge(model, layer, mine, scratch, me, members)
+        merge(model, layer, mine, scratch, me, members)
         barrier(control)
         linear(
             mine,
