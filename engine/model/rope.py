@@ -17,13 +17,18 @@ class Rope:
     """
 
     def __init__(self, config: RopeConfig, head_dim: int, context_length: int) -> None:
-        self.inverse_frequencies, self.scale = inverse_frequencies(config, head_dim, context_length)
+        frequencies, scale = inverse_frequencies(config, head_dim, context_length)
+        self._frequencies = frequencies.tile(2)
+        self._scale = torch.full_like(self._frequencies, scale)
+        self._signed_scale = torch.cat((-self._scale[: head_dim // 2], self._scale[head_dim // 2 :]))
 
     def cos_sin(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """positions [T] int64 -> cos, sin [T, 1, head_dim] as `kernels.contract.Kernels.rotary_` takes them."""
-        angles = positions.unsqueeze(-1) * self.inverse_frequencies.to(positions.device)
-        cos, sin = angles.cos() * self.scale, angles.sin() * self.scale
-        return torch.cat((cos, cos), -1).unsqueeze(1).to(dtype), torch.cat((-sin, sin), -1).unsqueeze(1).to(dtype)
+        frequencies, scale, signed_scale = (
+            table.to(positions.device) for table in (self._frequencies, self._scale, self._signed_scale)
+        )
+        angles = positions[:, None, None] * frequencies
+        return angles.cos().mul_(scale).to(dtype), angles.sin().mul_(signed_scale).to(dtype)
 
 
 def inverse_frequencies(config: RopeConfig, head_dim: int, context_length: int) -> tuple[Tensor, float]:

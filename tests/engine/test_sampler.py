@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterable
 from itertools import product
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine.api import SamplingParams
 from engine.errors import EngineError, InvalidRequest
-from engine.sampler import SequenceSampler, _draw, sample
+from engine.sampler import SequenceSampler, sample
 
 VOCAB = 200
 ROUNDING = 1e-5
@@ -85,12 +86,12 @@ PARAMS = st.builds(  # powers of two where rounding would make or break ties
 def test_a_draw_is_the_one_that_the_specification_makes(
     logits: np.ndarray, prompt: list[int], generated: list[int], eos: list[int], params: SamplingParams
 ) -> None:
-    sampler, twin = (SequenceSampler(params, prompt, eos, VOCAB) for _ in range(2))
+    sampler = SequenceSampler(params, prompt, eos, VOCAB)
     for token in generated:
         sampler.note(token)
     [drawn] = sample(torch.tensor(logits, dtype=torch.float32)[None], [sampler])
 
-    number = twin.draw()
+    number = random.Random(params.seed).random()
     after = edited(logits, params, prompt, generated, eos)
     allowed = set()
     for shift, top_p_factor, min_p_factor in product((0, -ROUNDING, ROUNDING), repeat=3):
@@ -135,7 +136,7 @@ def test_many_draws_have_the_specified_frequencies(filters: dict[str, Any]) -> N
     draws, logits = 20_000, torch.randn(VOCAB, generator=torch.Generator().manual_seed(1)) * 2
     params = SamplingParams(**{"temperature": 0.8, "top_p": 1.0, "seed": 7} | filters)
     sampler = SequenceSampler(params, (), (), VOCAB)
-    counts = Counter(_draw((logits - logits.max()).expand(draws, -1), [sampler] * draws).tolist())
+    counts = Counter(sample(logits.expand(draws, -1), [sampler] * draws))
     probs = distribution(logits.double().numpy(), params.temperature, params.top_k, params.top_p, params.min_p)
     assert counts.keys() <= set(np.flatnonzero(probs))
     often = np.flatnonzero(probs * draws >= 5)
@@ -143,11 +144,11 @@ def test_many_draws_have_the_specified_frequencies(filters: dict[str, Any]) -> N
     assert chi_square < len(often) + 4 * np.sqrt(2 * len(often))
 
 
-def test_a_nucleus_wider_than_the_first_candidates_is_exact() -> None:
+def test_a_nucleus_of_thousands_of_tokens_is_exact() -> None:
     vocab, draws = 5000, 3000
     logits = torch.linspace(0, 1, vocab)
     sampler = make(temperature=1.0, top_p=0.9, seed=3, vocab=vocab)
-    drawn = _draw((logits - 1).expand(draws, -1), [sampler] * draws).tolist()
+    drawn = sample(logits.expand(draws, -1), [sampler] * draws)
     probs = distribution(logits.double().numpy(), 1.0, 0, 0.9, 0)
     lowest = int(np.flatnonzero(probs)[0])
     assert lowest <= min(drawn) < lowest + 20
@@ -167,16 +168,6 @@ def test_a_seed_gives_the_same_tokens_alone_and_in_any_batch() -> None:
         [expected] = sample(logits, [alone])
         assert sample(torch.cat([logits, noise]), [first, *others])[0] == expected
         assert sample(torch.cat([noise[:2], logits]), [*others[:2], last])[-1] == expected
-
-
-@settings(deadline=None)
-@given(rows=st.lists(st.tuples(LOGITS, PARAMS), min_size=2, max_size=4))
-def test_rows_drawn_together_are_those_drawn_one_by_one(rows: list[tuple[np.ndarray, SamplingParams]]) -> None:
-    """A GPU draws a batch at once, a CPU row by row."""
-    logits = torch.tensor(np.stack([logits - logits.max() for logits, _ in rows]), dtype=torch.float32)
-    together, alone = ([SequenceSampler(params, (), (), VOCAB) for _, params in rows] for _ in range(2))
-    one_by_one = [_draw(logits[i : i + 1], [sampler]) for i, sampler in enumerate(alone)]
-    assert _draw(logits, together).tolist() == torch.cat(one_by_one).tolist()
 
 
 def test_without_a_seed_two_requests_differ() -> None:
