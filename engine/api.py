@@ -212,11 +212,13 @@ class ModelInfo(msgspec.Struct, frozen=True):
     weights: str
     """int4, int8, "int4 + int8", or the dtype."""
     kv_dtype: str
+    kv_warning: str
+    """What the user should know about the loss of an int8 or int4 cache on this model, or nothing."""
     device: str
     weight_bytes: int
     """Of the weights that a decode step reads."""
     kv_token_bytes: int
-    """2 x n_layer x n_kv_head x head_dim x bytes per value."""
+    """2 x n_layer x n_kv_head x head_dim x bytes per value; of int8 and int4, scales and offsets included."""
 
 
 class EngineState(msgspec.Struct, frozen=True, tag=True):

@@ -24,8 +24,9 @@ class EngineConfig(msgspec.Struct, frozen=True):
     """int8, int4: packed in so many bits for the CPU's native kernels, the output head always in 8 with int4; bf16: in
     the compute dtype, by torch. auto: with dtype auto, each weight in 4 bits where they hold it exactly and else in 8,
     on a CPU that can; with another dtype, bf16."""
-    kv_dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """What keys and values are stored in; auto: the compute dtype."""
+    kv_dtype: Literal["auto", "float32", "bfloat16", "float16", "int8", "int4"] = "auto"
+    """What keys and values are stored in; auto: the compute dtype. int8 and int4: integers in groups, in the format
+    that `kvchat calibrate` found best for the model."""
     kv_memory: int | None = None
     """Bytes of the whole KV pool; None: a quarter of what is free after the weights, at most 4 GiB on a CPU."""
     block_size: int = 16

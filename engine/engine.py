@@ -69,7 +69,7 @@ class Engine:
         cache = (PrefixCache if config.prefix_caching else NoPrefixCache)(
             self._runner.num_blocks,
             config.block_size,
-            seed=f"{folder.resolve()} {info.dtype} {info.kv_dtype}".encode(),
+            seed=f"{folder.resolve()} {info.dtype} {info.weights} {self._runner.kv_format}".encode(),
             pin_budget=int(self._runner.num_blocks * config.pin_fraction),
         )
         self._pool = cache.pool

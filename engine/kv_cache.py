@@ -1,4 +1,4 @@
-"""The memory of the KV pool: one tensor, allocated once, in blocks of `block_size` tokens."""
+"""The memory of the KV pool: allocated once, in blocks of `block_size` tokens."""
 
 from __future__ import annotations
 
@@ -7,54 +7,69 @@ from pathlib import Path
 
 import psutil
 import torch
-from torch import Tensor
 
 from engine.config import EngineConfig
 from engine.errors import ConfigError
 from engine.model.config import ModelConfig
+from kernels.contract import LayerCache, Plane
+from kernels.kv_format import KVFormat, head_bytes
 
 CPU_DEFAULT_CAP = 4 << 30
 """Bytes that the pool takes at most on a CPU when nobody said how many."""
 
 
 class KVCache:
-    """Keys and values of every layer, [n_layer, 2, num_blocks, block_size, n_kv_head, head_dim], uninitialized.
+    """Keys and values of every layer, uninitialized.
 
     Raises ConfigError when `num_blocks` blocks cannot be allocated.
     """
 
     def __init__(
-        self, model: ModelConfig, num_blocks: int, block_size: int, dtype: torch.dtype, device: torch.device
+        self, model: ModelConfig, num_blocks: int, block_size: int, format: KVFormat, device: torch.device
     ) -> None:
         self.num_blocks = num_blocks
-        self.block_bytes = token_bytes(model, dtype) * block_size
-        shape = (model.n_layer, 2, num_blocks, block_size, model.n_kv_head, model.head_dim)
+        self.block_bytes = token_bytes(model, format) * block_size
         try:
-            self._tensor = torch.empty(shape, dtype=dtype, device=device)
+            self._planes = [
+                torch.empty(
+                    (model.n_layer, num_blocks, block_size * model.n_kv_head * head_bytes(storage, model.head_dim)),
+                    dtype=torch.uint8,
+                    device=device,
+                )
+                for storage in format
+            ]
         except RuntimeError:
             raise ConfigError(
                 f"kv_memory: {num_blocks * self.block_bytes:,} bytes for the KV cache could not be allocated "
                 f"on {device}; set a smaller kv_memory"
             ) from None
-        self.layers: Sequence[Tensor] = self._tensor.unbind()
-        """Per layer [2, num_blocks, block_size, n_kv_head, head_dim]; kernels may lay out a block otherwise."""
+        sizes = (block_size, model.n_kv_head, model.head_dim)
+        self.layers: Sequence[LayerCache] = [
+            LayerCache(*(Plane(blocks, storage, *sizes) for blocks, storage in zip(layer, format, strict=True)))
+            for layer in zip(*self._planes, strict=True)
+        ]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(plane.nbytes for plane in self._planes)
 
     def copy_blocks(self, copies: Sequence[tuple[int, int]]) -> None:
         """For each (source block, target block): copy a block in all layers, in this order. Whole, since only the
         kernels know where in it a token lies."""
         for source, target in copies:
-            self._tensor[:, :, target] = self._tensor[:, :, source]
+            for plane in self._planes:
+                plane[:, target] = plane[:, source]
 
 
-def token_bytes(model: ModelConfig, dtype: torch.dtype) -> int:
+def token_bytes(model: ModelConfig, format: KVFormat) -> int:
     """Bytes of the keys and values of one token in all layers."""
-    return 2 * model.n_layer * model.n_kv_head * model.head_dim * dtype.itemsize
+    return model.n_layer * model.n_kv_head * sum(head_bytes(storage, model.head_dim) for storage in format)
 
 
-def count_blocks(config: EngineConfig, model: ModelConfig, dtype: torch.dtype, device: torch.device) -> int:
+def count_blocks(config: EngineConfig, model: ModelConfig, format: KVFormat, device: torch.device) -> int:
     """Blocks that fit into the pool's cap. Raises ConfigError when that is not even one."""
     cap = default_cap(device) if config.kv_memory is None else config.kv_memory
-    block_bytes = token_bytes(model, dtype) * config.block_size
+    block_bytes = token_bytes(model, format) * config.block_size
     if cap < block_bytes:
         raise ConfigError(
             f"kv_memory of {cap:,} bytes holds no block: one of {config.block_size} tokens takes {block_bytes:,} bytes"

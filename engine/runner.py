@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from copy import copy
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import psutil
 import torch
 from torch import Tensor
@@ -15,14 +17,16 @@ from engine.api import ModelInfo
 from engine.config import EngineConfig
 from engine.errors import ConfigError
 from engine.kv_cache import KVCache, count_blocks, token_bytes
+from engine.kv_choice import GATES, choose_format
 from engine.model.config import ModelConfig
-from engine.model.decoder import Decoder, Step
+from engine.model.decoder import Step, TorchModel, load_torch
 from engine.model.loader import Checkpoint
-from engine.model.native import NativeDecoder, load_native, obstacle
+from engine.model.native import NativeModel, load_native, obstacle
 from engine.model.rope import Rope
-from engine.model.weights import ModelTensors, load_weights
+from engine.model.weights import ModelTensors
 from kernels import select
 from kernels.contract import Span
+from kernels.kv_format import KVFormat, name_of
 
 
 class Chunk(NamedTuple):
@@ -51,33 +55,21 @@ class ModelRunner:
         threads = config.threads or usable_cores()
         torch.set_num_threads(threads)
         device = _device(config.device)
-        dtype = native_dtype(device) if config.dtype == "auto" else getattr(torch, config.dtype)
-        kv_dtype = dtype if config.kv_dtype == "auto" else getattr(torch, config.kv_dtype)
-
+        self.dtype = dtype = native_dtype(device) if config.dtype == "auto" else getattr(torch, config.dtype)
         self.config = ModelConfig.read(folder)
+        format, warning = choose_format(config.kv_dtype, self.config, folder, dtype)
         context_length = _context_length(config, self.config)
-        tensors = ModelTensors(self.config, Checkpoint(folder, device))
-        rope = Rope(self.config.rope, self.config.head_dim, context_length)
+        self._rope = Rope(self.config.rope, self.config.head_dim, context_length)
+        self._device = device
+        self._weights: NativeModel | TorchModel
         with torch.inference_mode():
-            native = weights = None
-            if _wants_native(config, self.config, device, kv_dtype):
-                native = load_native(folder, self.config, tensors, config.weights, report)
-            else:
-                kernels = select(device, dtype)
-                weights = load_weights(
-                    self.config, tensors, kernels, dtype, lambda fraction: report("loading the weights", fraction)
-                )
-            num_blocks = count_blocks(config, self.config, kv_dtype, device)
-            self._cache = KVCache(self.config, num_blocks, config.block_size, kv_dtype, device)
-            self._decoder: Decoder | NativeDecoder
-            if native:
+            tensors = ModelTensors(self.config, Checkpoint(folder, device))
+            if _wants_native(config, self.config, device, format):
+                self._weights = load_native(folder, self.config, tensors, config.weights, threads, report)
                 # The native kernels have threads of their own: torch's would fight with them for the cores.
                 torch.set_num_threads(1)
-                self._decoder = NativeDecoder(self.config, native, rope, self._cache.layers, threads)
-            elif weights:
-                self._decoder = Decoder(self.config, weights, rope, kernels, self._cache.layers)
-        self.num_blocks, self.block_bytes = self._cache.num_blocks, self._cache.block_bytes
-        self.block_size = config.block_size
+            else:
+                self._weights = load_torch(self.config, tensors, select(device, dtype), dtype, report)
         self.info = ModelInfo(
             name=folder.resolve().name,
             context_length=context_length,
@@ -86,18 +78,50 @@ class ModelRunner:
             n_kv_head=self.config.n_kv_head,
             head_dim=self.config.head_dim,
             dtype=name_of(dtype),
-            weights=native.format if native else name_of(dtype),
-            kv_dtype=name_of(kv_dtype),
+            weights=self._weights.format,
+            kv_dtype=config.kv_dtype if config.kv_dtype in GATES else str(format),
+            kv_warning=warning,
             device=str(device),
-            weight_bytes=native.weight_bytes if native else tensors.count * dtype.itemsize,
-            kv_token_bytes=token_bytes(self.config, kv_dtype),
+            weight_bytes=self._weights.weight_bytes,
+            kv_token_bytes=token_bytes(self.config, format),
         )
+        self.block_size = config.block_size
+        self._open_cache(format, count_blocks(config, self.config, format, device))
+
+    @torch.inference_mode()
+    def _open_cache(self, format: KVFormat, num_blocks: int) -> None:
+        self.kv_format, self.num_blocks = format, num_blocks
+        self._cache = KVCache(self.config, num_blocks, self.block_size, format, self._device)
+        self.block_bytes = self._cache.block_bytes
+        self._decoder = self._weights.decoder(self.config, self._rope, self._cache.layers)
+
+    @property
+    def pool_bytes(self) -> int:
+        """Of the memory that the pool really takes."""
+        return self._cache.nbytes
+
+    def with_cache(self, format: KVFormat, tokens: int) -> ModelRunner:
+        """A runner of the same weights over a cache of its own, for so many tokens."""
+        twin = copy(self)
+        twin._open_cache(format, -(-tokens // self.block_size))
+        twin.info = msgspec.structs.replace(
+            self.info, kv_dtype=str(format), kv_warning="", kv_token_bytes=token_bytes(self.config, format)
+        )
+        return twin
 
     @torch.inference_mode()
     def run(self, chunks: Sequence[Chunk]) -> Tensor:
         """Compute every chunk, its keys and values included, and return the logits that were asked for, in the
         order of the chunks: [number of chunks that want logits, vocab] float32. They may change at the next call."""
         return self._decoder.forward(self._step(chunks))
+
+    @torch.inference_mode()
+    def read(self, chunk: Chunk) -> Tensor:
+        """Compute a chunk and return the logits of every token of it, [its length, vocab] float32, which may change at
+        the next call."""
+        step = self._step([chunk])
+        step.logit_rows[:] = range(len(chunk.token_ids))
+        return self._decoder.forward(step)
 
     @torch.inference_mode()
     def copy_blocks(self, copies: Sequence[tuple[int, int]]) -> None:
@@ -122,18 +146,14 @@ class ModelRunner:
         return step
 
 
-def _wants_native(config: EngineConfig, model: ModelConfig, device: torch.device, kv_dtype: torch.dtype) -> bool:
+def _wants_native(config: EngineConfig, model: ModelConfig, device: torch.device, format: KVFormat) -> bool:
     """Whether the settings and the machine call for the native kernels."""
     if config.weights == "bf16" or (config.weights == "auto" and config.dtype != "auto"):
         return False
-    problem = obstacle(model, config.block_size, device, kv_dtype)
+    problem = obstacle(model, config.block_size, device, format)
     if problem and config.weights != "auto":
         raise ConfigError(f"weights {config.weights!r} need the native kernels, which cannot be used here: {problem}")
     return problem is None
-
-
-def name_of(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def usable_cores() -> int:

@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -20,6 +21,7 @@ import numpy as np
 import torch
 
 from kernels import cpu
+from kernels.kv_format import Groups, Storage, head_bytes
 
 RUNS = 7
 BYTES = 160 << 20
@@ -147,62 +149,65 @@ def linears(threads: int, memory: float) -> Iterator[Figure]:
                 yield Figure(f"linear int{bits}, {rows} rows", weight.nbytes / seconds / 1e9, "GB/s", memory)
 
 
+FORMATS: dict[str, Storage] = {
+    "bfloat16": torch.bfloat16,
+    "int8": Groups(8, HEAD_DIM),
+    "int4": Groups(4, 32),
+}
+
+
 def attention(threads: int, memory: float) -> Iterator[Figure]:
-    """One query of each head over a long context, then 16 of each, as in prefill."""
-    from kernels.cpu.attention import attend_queries
+    """One query of each head over a long context in each format, then 16 of each, as in prefill."""
+    for (name, storage), rows in product(FORMATS.items(), (1, 16)):
+        yield _attention(name, storage, rows, threads, memory)
+
+
+def _attention(name: str, storage: Storage, rows: int, threads: int, memory: float) -> Figure:
+    from kernels.cpu.attention import attend_queries, attention_scratch
     from kernels.cpu.attention_ops import multiplies_pairs
     from kernels.cpu.compiler import compiled
     from kernels.cpu.places import LAYER_PLACES, MODEL_PLACES, SPAN_PLACES, Layer, Model, Span
 
     pairs = compiled(lambda: multiplies_pairs())()
-    token_bytes = 2 * KV_HEADS * HEAD_DIM * 2
-    context = BYTES // token_bytes // 256 * 256
-    keys, values = torch.randn(2, context * KV_HEADS * HEAD_DIM).bfloat16()
-    table = np.random.default_rng(0).permutation(context // BLOCK).astype(np.int64)
+    token_bytes = KV_HEADS * head_bytes(storage, HEAD_DIM)
+    length = BYTES // token_bytes // 512 * 256 if rows == 1 else 8192
+    planes = torch.zeros(2, length * token_bytes, dtype=torch.uint8)
+    table = np.random.default_rng(0).permutation(length // BLOCK).astype(np.int64)
     model, layer, span = (np.zeros(places, np.int64) for places in (MODEL_PLACES, LAYER_PLACES, SPAN_PLACES))
-    model[[Model.N_HEAD, Model.N_KV_HEAD, Model.HEAD_DIM]] = HEADS, KV_HEADS, HEAD_DIM
-    model[[Model.BLOCK_SIZE, Model.KV_BFLOAT16]] = BLOCK, True
-    layer[[Layer.KEYS, Layer.VALUES]] = keys.data_ptr(), values.data_ptr()
+    model[[Model.N_HEAD, Model.N_KV_HEAD, Model.HEAD_DIM, Model.BLOCK_SIZE]] = HEADS, KV_HEADS, HEAD_DIM, BLOCK
+    model[Model.KV_BFLOAT16] = pairs or storage == torch.bfloat16
+    if isinstance(storage, Groups):
+        model[[Model.KEY_BITS, Model.VALUE_BITS]] = storage.bits
+        model[[Model.KEY_GROUP, Model.VALUE_GROUP]] = storage.size
+    layer[[Layer.KEYS, Layer.VALUES]] = planes[0].data_ptr(), planes[1].data_ptr()
     span[Span.TABLE] = table.ctypes.data
-    for rows in (1, 16):
-        length = context if rows == 1 else 8192
-        count = rows * HEADS // KV_HEADS
-        queries = torch.randn(KV_HEADS * count, HEAD_DIM).to(torch.bfloat16 if pairs else torch.float32)
-        out, states = torch.zeros(threads, KV_HEADS * count, HEAD_DIM), torch.zeros(threads, KV_HEADS * count, 2)
-        scratch = torch.empty(threads, 4 * 64)
+    count = rows * HEADS // KV_HEADS
+    queries = torch.randn(KV_HEADS * count, HEAD_DIM).to(torch.bfloat16 if pairs else torch.float32)
+    out, states = torch.zeros(threads, KV_HEADS * count, HEAD_DIM), torch.zeros(threads, KV_HEADS * count, 2)
+    scratch = torch.empty(threads, attention_scratch(HEAD_DIM))
 
-        def work(
-            me: int,
-            length: int = length,
-            rows: int = rows,
-            count: int = count,
-            queries: torch.Tensor = queries,
-            out: torch.Tensor = out,
-            states: torch.Tensor = states,
-            scratch: torch.Tensor = scratch,
-        ) -> None:
-            begin, end = (256 * bound for bound in share(length // 256, me, threads))
-            attend_queries(
-                model,
-                layer,
-                span,
-                begin,
-                end,
-                queries.data_ptr(),
-                HEAD_DIM * queries.itemsize,
-                count,
-                length,
-                out[me].data_ptr(),
-                states[me].data_ptr(),
-                scratch[me].data_ptr(),
-            )
+    def work(me: int) -> None:
+        begin, end = (256 * bound for bound in share(length // 256, me, threads))
+        attend_queries(
+            model,
+            layer,
+            span,
+            begin,
+            end,
+            queries.data_ptr(),
+            HEAD_DIM * queries.itemsize,
+            count,
+            length,
+            out[me].data_ptr(),
+            states[me].data_ptr(),
+            scratch[me].data_ptr(),
+        )
 
-        seconds = timed(work, threads)
-        if rows == 1:
-            yield Figure("attention, decode, bfloat16 cache", length * token_bytes / seconds / 1e9, "GB/s", memory)
-        else:
-            done = 2 * rows * HEADS * HEAD_DIM * length
-            yield Figure("attention, tile of prefill, bfloat16 cache", done / seconds / 1e9, "GMAC/s")
+    seconds = timed(work, threads)
+    if rows == 1:
+        return Figure(f"attention, decode, {name} cache", 2 * planes[0].nbytes / seconds / 1e9, "GB/s", memory)
+    done = 2 * rows * HEADS * HEAD_DIM * length
+    return Figure(f"attention, tile of prefill, {name} cache", done / seconds / 1e9, "GMAC/s")
 
 
 def main() -> None:

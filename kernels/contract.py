@@ -3,20 +3,23 @@
 Sizes: T rows (tokens) of a step; Hq query heads, Hkv key/value heads, D values of a head, G = Hq / Hkv query heads
 that share one key/value head (MHA: G = 1, MQA: Hkv = 1).
 
-The cache of one layer is [2, num_blocks, block_size, Hkv, D]: keys, then values. Token i of a sequence lives in slot
-`block_table[i // block_size] * block_size + i % block_size`. Slots that no live token was written to hold anything,
-NaN included, and must never reach a result.
+The cache of one layer is a `LayerCache`: keys and values in blocks of `block_size` tokens. Token i of a sequence lives
+in slot `block_table[i // block_size] * block_size + i % block_size`. Slots that no live token was written to hold
+anything, NaN included, and must never reach a result.
 
 Activations are in the dtype that the kernels were made for; sums (norms, softmax, dot products) accumulate in float32
-at least. The cache may be stored in another floating dtype: it is cast on write and on read.
+at least. The cache is stored as its format says (`kernels.kv_format`): converted on write and on read, inside the ops.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from torch import Tensor
+
+from kernels.kv_format import Storage
 
 Activation = Literal["silu", "gelu_tanh"]
 
@@ -24,6 +27,23 @@ PackedLinear = Any
 """A weight (and bias) in the form its kernels read fastest; only they can look inside."""
 AttentionPlan = Any
 """What the attention of every layer of one step reads; only the kernels that made it can look inside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """The keys or the values of one layer."""
+
+    blocks: Tensor
+    """uint8 [num_blocks, block_bytes]; what lies where in a block is its kernels' business."""
+    storage: Storage
+    block_size: int
+    n_kv_head: int
+    head_dim: int
+
+
+class LayerCache(NamedTuple):
+    keys: Plane
+    values: Plane
 
 
 class Span(NamedTuple):
@@ -61,7 +81,7 @@ class Kernels(Protocol):
     def gated(self, gate_up: Tensor, activation: Activation) -> Tensor:
         """gate_up [T, 2F], gate then up -> activation(gate) * up, [T, F]. Shazeer 2020."""
 
-    def kv_write(self, kv: Tensor, layer: Tensor, slots: Tensor) -> None:
+    def kv_write(self, kv: Tensor, layer: LayerCache, slots: Tensor) -> None:
         """Scatter kv [T, 2, Hkv, D] into a layer's cache at slots [T] int64; a slot appears at most once."""
 
     def plan_attention(
@@ -70,6 +90,6 @@ class Kernels(Protocol):
         """Digest the spans of a step, once for all layers. `group_size` is G; with a `window` each query sees
         that many keys at most, itself included. Decodes of similar length do best as neighbours, in any order."""
 
-    def paged_attention(self, q: Tensor, layer: Tensor, plan: AttentionPlan) -> Tensor:
+    def paged_attention(self, q: Tensor, layer: LayerCache, plan: AttentionPlan) -> Tensor:
         """Causal attention of q [T, Hq, D] over each span's own cached tokens, this step's included (they must
         have been written) -> [T, Hq * D]. Scores are scaled by 1 / sqrt(D)."""

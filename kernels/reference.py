@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernels.contract import Activation, PackedLinear, Span
+from kernels.contract import Activation, LayerCache, PackedLinear, Plane, Span
+from kernels.kv_format import Groups, dequantize, quantize, rotate
 from kernels.tiles import Tile, plan_tiles
 
 
@@ -40,30 +41,71 @@ class ReferenceKernels:
         gate, up = gate_up.chunk(2, -1)
         return (F.silu(gate) if activation == "silu" else F.gelu(gate, approximate="tanh")).mul_(up)
 
-    def kv_write(self, kv: Tensor, layer: Tensor, slots: Tensor) -> None:
-        layer.flatten(1, 2).index_copy_(1, slots, kv.transpose(0, 1).to(layer.dtype))
+    def kv_write(self, kv: Tensor, layer: LayerCache, slots: Tensor) -> None:
+        for plane, heads in zip(layer, kv.unbind(1), strict=True):
+            block, place = slots // plane.block_size, slots % plane.block_size
+            if isinstance(plane.storage, Groups):
+                codes, parameters = quantize(heads, plane.storage)
+                _codes(plane)[block, place] = codes
+                _parameters(plane, plane.storage)[block, place] = parameters
+            else:
+                _codes(plane)[block, place] = heads.to(plane.storage)
 
     def plan_attention(self, spans: Sequence[Span], block_size: int, group_size: int, window: int | None) -> list[Tile]:
         return plan_tiles(spans, block_size, group_size, window, self.dtype, self.device)
 
-    def paged_attention(self, q: Tensor, layer: Tensor, plan: list[Tile]) -> Tensor:
-        if len(plan) == 1:
-            return self._attend_tile(q, layer, plan[0])
-        return torch.cat([self._attend_tile(q[tile.rows], layer, tile) for tile in plan])
+    def paged_attention(self, q: Tensor, layer: LayerCache, plan: list[Tile]) -> Tensor:
+        if _rotated(layer.keys):
+            q = rotate(q)
+        tiles = [self._attend_tile(q[tile.rows], layer, tile) for tile in plan]
+        out = torch.cat(tiles) if len(tiles) > 1 else tiles[0]
+        if _rotated(layer.values):
+            out = rotate(out.unflatten(-1, q.shape[1:])).flatten(-2)
+        return out
 
-    def _attend_tile(self, q: Tensor, layer: Tensor, tile: Tile) -> Tensor:
-        _, _, _, n_kv_head, head_dim = layer.shape
-        # Gathered head by head: attention reads one dense matrix per head faster than strided rows of the cache,
-        # even where blocks happen to be neighbours, and by more than the copy costs.
-        kv = layer.permute(0, 3, 1, 2, 4).index_select(2, tile.blocks)
-        if tile.stale is not None:
-            kv.flatten(2, 3).index_fill_(2, tile.stale, 0)
-        k, v = kv.view(2, n_kv_head, tile.batch, -1, head_dim)[:, :, :, tile.keys].to(q.dtype)
+    def _attend_tile(self, q: Tensor, layer: LayerCache, tile: Tile) -> Tensor:
+        n_kv_head, head_dim = layer.keys.n_kv_head, layer.keys.head_dim
+        k, v = (self._gather(plane, tile) for plane in layer)
         # The G query heads of a key/value head are rows of one matrix, so that no key is repeated or read twice.
         grouped = q.view(tile.batch, -1, n_kv_head, q.shape[1] // n_kv_head, head_dim).permute(2, 0, 1, 3, 4)
         out = self._attend(grouped.flatten(2, 3), k, v, tile.mask).view(grouped.shape)
         return out.permute(1, 2, 0, 3, 4).reshape(q.shape[0], -1)
 
+    def _gather(self, plane: Plane, tile: Tile) -> Tensor:
+        """The keys or values of a tile, [Hkv, B, S, D]."""
+        # Gathered head by head: attention reads one dense matrix per head faster than strided rows of the cache,
+        # even where blocks happen to be neighbours, and by more than the copy costs.
+        heads = _codes(plane).permute(2, 0, 1, 3).index_select(1, tile.blocks)
+        if isinstance(plane.storage, Groups):
+            parameters = _parameters(plane, plane.storage).permute(2, 0, 1, 3, 4).index_select(1, tile.blocks)
+            heads = dequantize(heads, parameters, plane.storage)
+        heads = heads.flatten(1, 2)
+        if tile.stale is not None:
+            heads.index_fill_(1, tile.stale, 0)
+        return heads.unflatten(1, (tile.batch, -1))[:, :, tile.keys].to(self.dtype)
+
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """q [Hkv, B, T * G, D] over k, v [Hkv, B, S, D]; mask broadcasts to [B, T * G, S]. Contiguous like q."""
         return F.scaled_dot_product_attention(q, k, v, mask)
+
+
+# Here a block holds its tokens' heads one after the other, then, of groups, their scales and offsets in the same order.
+
+
+def _codes(plane: Plane) -> Tensor:
+    """Floats [num_blocks, block_size, Hkv, D], or codes uint8 [num_blocks, block_size, Hkv, D * bits / 8]."""
+    shape = (plane.block_size, plane.n_kv_head, -1)
+    if isinstance(plane.storage, Groups):
+        size = plane.block_size * plane.n_kv_head * plane.head_dim * plane.storage.bits // 8
+        return plane.blocks[:, :size].unflatten(1, shape)
+    return plane.blocks.view(plane.storage).unflatten(1, shape)
+
+
+def _parameters(plane: Plane, groups: Groups) -> Tensor:
+    """Scales and offsets, float16 [num_blocks, block_size, Hkv, D / size, 2]."""
+    size = plane.block_size * plane.n_kv_head * plane.head_dim * groups.bits // 8
+    return plane.blocks[:, size:].view(torch.float16).unflatten(1, (plane.block_size, plane.n_kv_head, -1, 2))
+
+
+def _rotated(plane: Plane) -> bool:
+    return isinstance(plane.storage, Groups) and plane.storage.rotated

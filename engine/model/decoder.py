@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,9 +11,10 @@ from torch import Tensor
 
 from engine.model.config import ModelConfig
 from engine.model.rope import Rope
-from engine.model.weights import LayerWeights, Weights
+from engine.model.weights import LayerWeights, ModelTensors, Weights, load_weights
 from kernels import Kernels
-from kernels.contract import AttentionPlan, Span
+from kernels.contract import AttentionPlan, LayerCache, Span
+from kernels.kv_format import name_of
 
 
 class Step(NamedTuple):
@@ -31,10 +32,10 @@ class Step(NamedTuple):
 
 
 class Decoder:
-    """The forward pass over its weights and a cache, one tensor a layer, laid out as `kernels.contract` says."""
+    """The forward pass over its weights and a cache."""
 
     def __init__(
-        self, config: ModelConfig, weights: Weights, rope: Rope, kernels: Kernels, cache: Sequence[Tensor]
+        self, config: ModelConfig, weights: Weights, rope: Rope, kernels: Kernels, cache: Sequence[LayerCache]
     ) -> None:
         self._config, self._weights, self._rope, self._kernels = config, weights, rope, kernels
         self._cache = cache
@@ -50,7 +51,7 @@ class Decoder:
             for values in (step.token_ids, step.positions, step.slots, step.logit_rows)
         )
         cos_sin = self._rope.cos_sin(positions, weights.norm.dtype)
-        block_size, group_size = self._cache[0].shape[2], config.n_head // config.n_kv_head
+        block_size, group_size = self._cache[0].keys.block_size, config.n_head // config.n_kv_head
         plans = {
             window: kernels.plan_attention(step.spans, block_size, group_size, window) for window in set(config.windows)
         }
@@ -71,7 +72,7 @@ class Decoder:
         x: Tensor,
         cos_sin: tuple[Tensor, Tensor],
         slots: Tensor,
-        cache: Tensor,
+        cache: LayerCache,
         plan: AttentionPlan,
     ) -> Tensor:
         """x [T, hidden] -> [T, hidden]; writes the keys and values of x into the layer's cache."""
@@ -86,3 +87,28 @@ class Decoder:
         kernels.rotary_(heads[:, : n_head + n_kv_head], *cos_sin)
         kernels.kv_write(kv, cache, slots)
         return kernels.linear(kernels.paged_attention(q, cache, plan), layer.out)
+
+
+class TorchModel(NamedTuple):
+    """What a decoder in torch is made of."""
+
+    kernels: Kernels
+    weights: Weights
+    weight_bytes: int
+    format: str
+    """The dtype."""
+
+    def decoder(self, config: ModelConfig, rope: Rope, cache: Sequence[LayerCache]) -> Decoder:
+        return Decoder(config, self.weights, rope, self.kernels, cache)
+
+
+def load_torch(
+    config: ModelConfig,
+    tensors: ModelTensors,
+    kernels: Kernels,
+    dtype: torch.dtype,
+    report: Callable[[str, float], None],
+) -> TorchModel:
+    """For kernels that compute in `dtype`. Raises ModelError for a bad checkpoint."""
+    weights = load_weights(config, tensors, kernels, dtype, lambda fraction: report("loading the weights", fraction))
+    return TorchModel(kernels, weights, tensors.count * dtype.itemsize, name_of(dtype))

@@ -18,23 +18,28 @@ from engine.model.packed import PackedWeights
 from engine.model.rope import Rope
 from engine.model.weights import ModelTensors
 from kernels import cpu
+from kernels.contract import LayerCache
 from kernels.cpu.packing import TILE
 from kernels.cpu.weights import DecoderShape, NativeWeights
+from kernels.kv_format import Groups, KVFormat
 
 if TYPE_CHECKING:
     from kernels.cpu.native import NativeDecoder as Kernels
 
 
-def obstacle(model: ModelConfig, block_size: int, device: torch.device, kv_dtype: torch.dtype) -> str | None:
+def obstacle(model: ModelConfig, block_size: int, device: torch.device, format: KVFormat) -> str | None:
     """Why the native kernels cannot run a model, or None."""
     if device.type != "cpu":
         return f"they are for the CPU, not for {device}"
-    if kv_dtype not in (torch.bfloat16, torch.float32):
-        return "the KV cache must be in bfloat16 or float32"
+    if format.keys == torch.float16:
+        return "the KV cache must be in bfloat16, float32, int8 or int4"
     sizes = {"block_size": block_size, "head_dim": model.head_dim, "intermediate_size": model.intermediate_size}
     for name, size in sizes.items():
-        if size % TILE:
-            return f"{name} is {size}, no multiple of {TILE}"
+        # Values of 4 bits lie in pairs of 16.
+        halves = name == "head_dim" and isinstance(format.values, Groups) and format.values.bits == 4
+        unit = 2 * TILE if halves else TILE
+        if size % unit:
+            return f"{name} is {size}, no multiple of {unit}"
     try:
         import numba  # noqa: F401
     except ImportError as error:
@@ -49,6 +54,10 @@ class NativeModel(NamedTuple):
     weights: NativeWeights
     embedding: Tensor
     """[vocab, hidden], in the dtype it is stored in."""
+    threads: int
+
+    def decoder(self, config: ModelConfig, rope: Rope, cache: Sequence[LayerCache]) -> NativeDecoder:
+        return NativeDecoder(config, self, rope, cache)
 
     @property
     def weight_bytes(self) -> int:
@@ -62,7 +71,12 @@ class NativeModel(NamedTuple):
 
 
 def load_native(
-    folder: Path, model: ModelConfig, tensors: ModelTensors, weights: str, report: Callable[[str, float], None]
+    folder: Path,
+    model: ModelConfig,
+    tensors: ModelTensors,
+    weights: str,
+    threads: int,
+    report: Callable[[str, float], None],
 ) -> NativeModel:
     """Compile the kernels and pack the weights, or find both on disk. `weights`: auto, int8 or int4.
 
@@ -78,15 +92,13 @@ def load_native(
     embedding = tensors.embedding
     packed = PackedWeights(folder, weights, cache_dir() / "packed")
     layers = packed.load(model, tensors, lambda fraction: report("packing the weights (once)", fraction))
-    return NativeModel(kernels, layers, embedding)
+    return NativeModel(kernels, layers.in_one_piece(), embedding, threads)
 
 
 class NativeDecoder:
     """The same forward pass as `engine.model.decoder.Decoder`'s."""
 
-    def __init__(
-        self, config: ModelConfig, model: NativeModel, rope: Rope, cache: Sequence[Tensor], threads: int
-    ) -> None:
+    def __init__(self, config: ModelConfig, model: NativeModel, rope: Rope, cache: Sequence[LayerCache]) -> None:
         self._embedding, self._rope = model.embedding, rope
         shape = DecoderShape(
             hidden=config.hidden_size,
@@ -98,7 +110,7 @@ class NativeDecoder:
             activation=config.activation,
             norm_eps=config.norm_eps,
         )
-        self._kernels = model.kernels(shape, model.weights, config.windows, cache, threads)
+        self._kernels = model.kernels(shape, model.weights, config.windows, cache, model.threads)
 
     def forward(self, step: Step) -> Tensor:
         """Write the step's keys and values into the cache and return the logits of the rows asked for, [N, vocab]

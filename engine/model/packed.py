@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from engine.model.beside import Beside, fingerprint
 from engine.model.config import ModelConfig
 from engine.model.weights import LINEARS, ModelTensors
 from kernels.cpu import packing
@@ -36,10 +34,9 @@ class PackedWeights:
         self._format = format
         # 4 bits in the output head cost SmolLM2-135M 5 % of perplexity, and save little of the memory.
         self._head_format = "int8" if format == "int4" else format
-        self._identity = _identity(folder, format)
-        # One file for each folder, not for each identity: what is out of date is replaced.
-        spare = f"{folder.resolve().name}-{hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]}-{format}"
-        self._paths = (folder / f"packed-{format}.tiles", spare_folder / f"{spare}.tiles")
+        # Another one whenever packing would give other bytes.
+        self._identity = json.dumps([packing.LAYOUT, format, fingerprint(folder)])
+        self._file = Beside(folder, f"packed-{format}.tiles", spare_folder)
         self._stored = self._read()
         self._new: dict[str, Tensor] = {}
 
@@ -61,7 +58,8 @@ class PackedWeights:
         )
         if self._new:
             tensors.check_all_taken()
-            self._keep()
+            # Where that is impossible the next start packs again.
+            self._file.write(lambda path: save_file(self._new, path, {"identity": self._identity}))
         return weights
 
     def _linear(
@@ -75,22 +73,8 @@ class PackedWeights:
             self._new[f"{name}.{bits}"] = tiles
         return NativeLinear(tiles, bits, bias)
 
-    def _keep(self) -> None:
-        """Write what was packed to disk. Where that is impossible it is logged, and the next start packs again."""
-        for path in self._paths:
-            unfinished = path.with_suffix(f".{os.getpid()}.partial")
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                save_file(self._new, unfinished, {"identity": self._identity})
-                unfinished.replace(path)
-                return
-            except (OSError, SafetensorError) as error:
-                log.warning("packed weights cannot be kept in %s: %s", path, error)
-                with suppress(OSError):
-                    unfinished.unlink()
-
     def _read(self) -> dict[str, Tensor]:
-        for path in self._paths:
+        for path in self._file.paths:
             try:
                 with safe_open(path, framework="pt") as file:
                     if (file.metadata() or {}).get("identity") == self._identity:
@@ -100,9 +84,3 @@ class PackedWeights:
             except (OSError, SafetensorError) as error:
                 log.warning("packed weights in %s cannot be read, packing again: %s", path, error)
         return {}
-
-
-def _identity(folder: Path, format: str) -> str:
-    """Another one whenever packing would give other bytes."""
-    files = [(path.name, path.stat()) for path in sorted((folder / "config.json", *folder.glob("model*.safetensors*")))]
-    return json.dumps([packing.LAYOUT, format, [(name, stat.st_size, stat.st_mtime_ns) for name, stat in files]])

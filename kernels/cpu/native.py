@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.contract import Span
+from kernels.contract import LayerCache, Span
 from kernels.cpu.attention import CHUNK
 from kernels.cpu.linear_ops import X_BYTES
 from kernels.cpu.packing import GROUP
@@ -18,7 +18,11 @@ from kernels.cpu.places import LAYER_PLACES, MODEL_PLACES, WORK_PLACES, Layer, M
 from kernels.cpu.spans import FEW_ROWS
 from kernels.cpu.step import scratch_bytes, serve_steps
 from kernels.cpu.team import Team
+from kernels.cpu.tier import has_pairs
 from kernels.cpu.weights import DecoderShape, NativeLayer, NativeWeights
+from kernels.kv_format import Groups
+
+_NO_GROUPS = Groups(0, 0)
 
 
 @cache
@@ -31,23 +35,19 @@ _one_call = Lock()
 
 
 class NativeDecoder:
-    """Runs steps over a cache of one tensor per layer, [2, num_blocks, block_size, n_kv_head, head_dim] in bfloat16 or
-    float32, of which only the sizes count: inside a block, keys and values lie as `kernels.cpu.attention` says.
-    `windows`: per layer, how many keys a query sees, itself included; None for all."""
+    """Runs steps over a cache in bfloat16, float32 or groups; inside a block, keys and values lie as
+    `kernels.cpu.attention` says. `windows`: per layer, how many keys a query sees, itself included; None for all."""
 
     def __init__(
         self,
         shape: DecoderShape,
         weights: NativeWeights,
         windows: Sequence[int | None],
-        cache: Sequence[Tensor],
+        cache: Sequence[LayerCache],
         threads: int,
     ) -> None:
-        self._shape, self._cache = shape, cache
-        self._weights = weights.in_one_piece()
-        self._threads = threads
+        self._shape, self._weights, self._cache, self._threads = shape, weights, cache, threads
         self._team = _team(threads)
-        self._block_size = cache[0].shape[2]
         self._eps = torch.tensor([shape.norm_eps], dtype=torch.float32)
         self._layer_table = np.array(
             [self._layer(*parts) for parts in zip(self._weights.layers, windows, cache, strict=True)], np.int64
@@ -58,7 +58,7 @@ class NativeDecoder:
         """Rows, rows of logits and parts of attention that the buffers hold."""
         self._scratch_bytes = 0
 
-    def _layer(self, layer: NativeLayer, window: int | None, cache: Tensor) -> list[int]:
+    def _layer(self, layer: NativeLayer, window: int | None, cache: LayerCache) -> list[int]:
         places = [0] * LAYER_PLACES
         places[Layer.ATTENTION_NORM] = layer.attention_norm.data_ptr()
         places[Layer.MLP_NORM] = layer.mlp_norm.data_ptr()
@@ -73,12 +73,14 @@ class NativeDecoder:
             bias = 0 if linear.bias is None else linear.bias.data_ptr()
             places[first : first + 3] = linear.tiles.data_ptr(), linear.bits, bias
         places[Layer.WINDOW] = window or 0
-        places[Layer.KEYS], places[Layer.VALUES] = cache[0].data_ptr(), cache[1].data_ptr()
+        places[Layer.KEYS], places[Layer.VALUES] = (plane.blocks.data_ptr() for plane in cache)
         return places
 
     def _describe_model(self) -> np.ndarray:
-        shape = self._shape
+        shape, cache = self._shape, self._cache[0]
         places = np.zeros(MODEL_PLACES, np.int64)
+        keys, values = (plane.storage if isinstance(plane.storage, Groups) else _NO_GROUPS for plane in cache)
+        bfloat16 = has_pairs() if keys.bits else cache.keys.storage == torch.bfloat16
         for place, value in {
             Model.N_LAYER: len(self._weights.layers),
             Model.HIDDEN: shape.hidden,
@@ -88,8 +90,14 @@ class NativeDecoder:
             Model.INNER: shape.inner,
             Model.VOCAB: shape.vocab,
             Model.GELU: shape.activation == "gelu_tanh",
-            Model.BLOCK_SIZE: self._block_size,
-            Model.KV_BFLOAT16: self._cache[0].dtype == torch.bfloat16,
+            Model.BLOCK_SIZE: cache.keys.block_size,
+            Model.KV_BFLOAT16: bfloat16,
+            Model.KEY_BITS: keys.bits,
+            Model.KEY_GROUP: keys.size,
+            Model.KEY_ROTATED: keys.rotated,
+            Model.VALUE_BITS: values.bits,
+            Model.VALUE_GROUP: values.size,
+            Model.VALUE_ROTATED: values.rotated,
             Model.EPS: self._eps.data_ptr(),
             Model.LAYERS: self._layer_table.ctypes.data,
             Model.NORM: self._weights.norm.data_ptr(),

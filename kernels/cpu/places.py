@@ -27,7 +27,14 @@ class Model(_Place):
     GELU = auto()
     BLOCK_SIZE = auto()
     KV_BFLOAT16 = auto()
-    """Whether the cache is in bfloat16, else it is in float32."""
+    """Whether attention reads keys and values in bfloat16, else in float32."""
+    KEY_BITS = auto()
+    """Of a code; 0 where they are stored as attention reads them."""
+    KEY_GROUP = auto()
+    KEY_ROTATED = auto()
+    VALUE_BITS = auto()
+    VALUE_GROUP = auto()
+    VALUE_ROTATED = auto()
     EPS = auto()
     """float32 [1]"""
     LAYERS = auto()

@@ -20,6 +20,6 @@ def _pointer_to(kind: Any) -> Any:
     return pointer
 
 
-as_f32, as_i64, as_u16, as_u32 = (
-    _pointer_to(kind) for kind in (types.float32, types.int64, types.uint16, types.uint32)
+as_f32, as_i64, as_u8, as_u16, as_u32 = (
+    _pointer_to(kind) for kind in (types.float32, types.int64, types.uint8, types.uint16, types.uint32)
 )

@@ -7,9 +7,10 @@ import math
 import numpy as np
 from numba import carray
 
-from kernels.cpu.attention import CHUNK, attend_queries
+from kernels.cpu.attention import CHUNK, attend_queries, attention_scratch
 from kernels.cpu.attention_ops import AT_ONCE, multiplies_pairs
 from kernels.cpu.compiler import compiled
+from kernels.cpu.groups import rotate
 from kernels.cpu.linear import SUMS, quantize_row
 from kernels.cpu.places import SPAN_PLACES, Layer, Model, Span, Work
 from kernels.cpu.pointers import as_f32, as_i64, as_u32
@@ -97,7 +98,7 @@ def _attend_tile(model, layer, work, scratch, span, row, first):
     window = layer[Layer.WINDOW]
     begin = max(0, position + 1 - window) // AT_ONCE * AT_ONCE if window else 0
     # Of each key/value head, its queries of all rows: [n_kv_head, rows, group, head_dim].
-    q = scratch + 16 * AT_ONCE
+    q = scratch + 4 * attention_scratch(size)
     out = q + FEW_ROWS * n_head * q_bytes
     states = out + 4 * FEW_ROWS * n_head * size
     line = states + 8 * FEW_ROWS * n_head
@@ -118,6 +119,7 @@ def _attend_tile(model, layer, work, scratch, span, row, first):
                 scale = np.float32(1) / sums[head, r, g, 1]
                 for i in range(size):
                     joined[head, g, i] = outputs[head, r, g, i] * scale
+        _rotate_back(model, line)
         quantize_row(line, n_head * size, work, row + first + r)
 
 
@@ -127,6 +129,14 @@ def _clear(out, states, heads, size):
     state = carray(as_f32(states), (heads, 2))
     state[:, 0] = np.float32(-np.inf)
     state[:, 1] = np.float32(0)
+
+
+@compiled
+def _rotate_back(model, out):
+    """Of a row, float32 [n_head, head_dim], where the values were rotated."""
+    if model[Model.VALUE_ROTATED]:
+        for head in range(model[Model.N_HEAD]):
+            rotate(out + 4 * head * model[Model.HEAD_DIM], model[Model.HEAD_DIM])
 
 
 @compiled(fastmath=SUMS)
@@ -164,6 +174,7 @@ def merge(model, layer, work, scratch, me, members):
                         out[head, i] += weight * parts[c, r, head, i]
                 for i in range(size):
                     out[head, i] /= total
+            _rotate_back(model, scratch)
             quantize_row(scratch, n_head * size, work, row + r)
         row += rows
         part += chunks * rows

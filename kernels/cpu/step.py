@@ -12,9 +12,10 @@ import math
 import numpy as np
 from numba import carray
 
-from kernels.cpu.attention import keep_token, padded
-from kernels.cpu.attention_ops import AT_ONCE, multiplies_pairs, pair_16
+from kernels.cpu.attention import attention_scratch, keep_token, padded
+from kernels.cpu.attention_ops import multiplies_pairs, pair_16
 from kernels.cpu.compiler import compiled
+from kernels.cpu.groups import rotate
 from kernels.cpu.linear import dot, linear, packed_bytes, quantize_row, rms_norm, share_of
 from kernels.cpu.linear_ops import X_BYTES, gate_16, quantize_group
 from kernels.cpu.packing import GROUP, TILE
@@ -28,7 +29,7 @@ from kernels.cpu.weights import LINE
 def scratch_bytes(hidden: int, attended: int, n_head: int, rows: int) -> int:
     """What each thread needs for the largest of its tasks: a row, tiles of outputs of all rows, a tile of queries."""
     row = max(hidden, attended) + GROUP
-    queries = 4 * AT_ONCE + FEW_ROWS * (2 * attended + 2 * n_head) + row
+    queries = attention_scratch.py_func(attended // n_head) + FEW_ROWS * (2 * attended + 2 * n_head) + row
     return 4 * padded.py_func(max(row, 4 * rows * TILE + GROUP, queries), TILE)
 
 
@@ -41,7 +42,8 @@ def _norm_rows(model, work, scratch, me, members, norm):
 
 
 @compiled
-def _rotate(x, cos, sin, size, scale):
+def _turn(x, cos, sin, size, scale):
+    """Rotary position embedding."""
     half = size // 2
     for i in range(half):
         a, b = x[i], x[i + half]
@@ -67,7 +69,10 @@ def _place_heads(model, layer, work, me, members):
             norm = layer[Layer.Q_NORM] if head < n_head else layer[Layer.K_NORM]
             if norm != 0:
                 rms_norm(at, norm, size, eps, at)
-            _rotate(carray(as_f32(at), (size,)), cos[row], sin[row], size, scale if head < n_head else np.float32(1))
+            _turn(carray(as_f32(at), (size,)), cos[row], sin[row], size, scale if head < n_head else np.float32(1))
+        for head in range(n_head + 2 * n_kv_head):
+            if model[Model.KEY_ROTATED] if head < n_head + n_kv_head else model[Model.VALUE_ROTATED]:
+                rotate(heads + 4 * head * size, size)
         if pairs:
             for i in range(0, n_head * size, TILE):
                 pair_16(heads + 4 * i, work[Work.Q] + 2 * (row * n_head * size + i))

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from kvchat.config import Config
     from kvchat.toml_file import ConfigError, TomlFile
 
-KV_ITEM_BYTES = {"float32": 4}
-"""Bytes of one value of the KV cache; 2 for the other dtypes, and auto needs no less."""
+KV_ITEM_BYTES = {"float32": 4, "int8": 1, "int4": 0.5}
+"""Bytes of one value of the KV cache, scales not counted; 2 for the other dtypes, and auto needs no less."""
 
 
 @click.group("config")
@@ -94,7 +94,7 @@ def _model_problems(config: Config, file: TomlFile) -> Iterator[ConfigError]:
         problem = f"{engine.context_length} tokens are more than the {model.context_length} of the model"
         yield file.error("engine", "context_length", problem)
     values = 2 * model.n_layer * model.n_kv_head * model.head_dim * engine.block_size
-    block_bytes = values * KV_ITEM_BYTES.get(engine.kv_dtype, 2)
+    block_bytes = int(values * KV_ITEM_BYTES.get(engine.kv_dtype, 2))
     if engine.kv_memory and engine.kv_memory < block_bytes:
         problem = f"{engine.kv_memory:,} bytes hold no block of {engine.block_size} tokens: it takes {block_bytes:,}"
         yield file.error("engine", "kv_memory", problem)

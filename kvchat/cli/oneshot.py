@@ -38,6 +38,8 @@ def answer(prompt: str, options: Options, as_json: bool) -> None:
     from engine.engine import Engine  # imports torch: not before the input is known to be right
 
     engine = Engine(settings.config.engine)
+    if engine.info.kv_warning:
+        print(f"kvchat: {engine.info.kv_warning}", file=sys.stderr)
     engine.submit(_request(question, settings))
     finished: Finished | None = None
     while finished is None:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 import kvchat
-from kvchat.cli import bench, config, doctor, models, personas, pull
+from kvchat.cli import bench, calibrate, config, doctor, models, personas, pull
 from kvchat.cli.options import Options, finite, not_empty
 
 
@@ -37,8 +37,8 @@ from kvchat.cli.options import Options, finite, not_empty
 @click.option(
     "--kv-dtype",
     metavar="DTYPE",
-    type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
-    help="What keys and values are stored in: auto, float32, bfloat16 or float16.",
+    type=click.Choice(["auto", "float32", "bfloat16", "float16", "int8", "int4"]),
+    help="What keys and values are stored in: auto, float32, bfloat16, float16, int8 or int4.",
 )
 @click.option(
     "--config",
@@ -70,5 +70,5 @@ def root(context: click.Context, prompt: str | None, as_json: bool, debug: bool,
         chat(context.obj)
 
 
-for command in (pull.command, models.command, personas.command, doctor.command, config.command, bench.command):
-    root.add_command(command)
+for module in (pull, models, calibrate, personas, doctor, config, bench):
+    root.add_command(module.command)

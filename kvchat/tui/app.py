@@ -126,6 +126,8 @@ class KvChatApp(App[None]):
             case "ready":
                 self._can_restart, self._advice = True, ""
                 gc.freeze()  # what a start leaves would be looked through in every full collection, 0.1 s each
+                if engine.model and engine.model.kv_warning:
+                    self.notify(engine.model.kv_warning, title="Replies lose quality", severity="warning", markup=False)
             case "failed":
                 self._advice = f"No engine: {engine.detail} · F9 tries again"
             case "died" if self._can_restart:

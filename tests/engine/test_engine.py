@@ -67,41 +67,48 @@ def finished(events: list[Event]) -> Finished:
     return event
 
 
+@pytest.fixture(scope="class", params=["float32", "int8", "int4"])
+def kv_dtype(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
 class TestTheSameTokens:
     @pytest.fixture(scope="class")
-    def expected(self, tiny_model: Path) -> list[tuple[int, ...]]:
+    def expected(self, tiny_model: Path, kv_dtype: str) -> list[tuple[int, ...]]:
         """Each prompt alone, nothing cached, one chunk."""
-        engine = make(tiny_model, prefix_caching=False)
+        engine = make(tiny_model, prefix_caching=False, kv_dtype=kv_dtype)
         return [engine.generate([greedy(prompt)])[0].token_ids for prompt in prompts(6)]
 
-    def test_with_the_prefix_cache(self, tiny_model: Path, expected: list[tuple[int, ...]]) -> None:
-        engine = make(tiny_model)
+    def test_with_the_prefix_cache(self, tiny_model: Path, kv_dtype: str, expected: list[tuple[int, ...]]) -> None:
+        engine = make(tiny_model, kv_dtype=kv_dtype)
         results = [engine.generate([greedy(prompt)])[0] for prompt in prompts(6)]
         assert [done.token_ids for done in results] == expected
         assert [done.metrics.cached_tokens for done in results] == [0, 20, 20, 20, 20, 20]
 
     def test_asked_again_everything_but_the_last_token_is_cached(
-        self, tiny_model: Path, expected: list[tuple[int, ...]]
+        self, tiny_model: Path, kv_dtype: str, expected: list[tuple[int, ...]]
     ) -> None:
-        engine = make(tiny_model)
+        engine = make(tiny_model, kv_dtype=kv_dtype)
         for _ in range(2):
             [done] = engine.generate([greedy(prompts(6)[0])])
             assert done.token_ids == expected[0]
         assert done.metrics.cached_tokens == 39
 
     @pytest.mark.parametrize("caching", [True, False])
-    def test_in_a_batch(self, tiny_model: Path, expected: list[tuple[int, ...]], caching: bool) -> None:
-        engine = make(tiny_model, prefix_caching=caching)
+    def test_in_a_batch(self, tiny_model: Path, kv_dtype: str, expected: list[tuple[int, ...]], caching: bool) -> None:
+        engine = make(tiny_model, kv_dtype=kv_dtype, prefix_caching=caching)
         assert [done.token_ids for done in engine.generate(map(greedy, prompts(6)))] == expected
 
-    def test_with_small_chunks(self, tiny_model: Path, expected: list[tuple[int, ...]]) -> None:
-        engine = make(tiny_model, max_batch_tokens=9)
+    def test_with_small_chunks(self, tiny_model: Path, kv_dtype: str, expected: list[tuple[int, ...]]) -> None:
+        engine = make(tiny_model, kv_dtype=kv_dtype, max_batch_tokens=9)
         assert [done.token_ids for done in engine.generate(map(greedy, prompts(6)))] == expected
 
     @pytest.mark.parametrize("caching", [True, False])
-    def test_with_preemptions(self, tiny_model: Path, caching: bool) -> None:
+    def test_with_preemptions(self, tiny_model: Path, kv_dtype: str, caching: bool) -> None:
         requests = [greedy(prompt, max_tokens=70) for prompt in prompts(4, length=20, shared=4)]
-        roomy, tight = make(tiny_model), make(tiny_model, blocks=10, prefix_caching=caching)
+        roomy = make(tiny_model, kv_dtype=kv_dtype)
+        memory = 10 * 16 * roomy.info.kv_token_bytes
+        tight = make(tiny_model, kv_dtype=kv_dtype, kv_memory=memory, prefix_caching=caching)
         results = tight.generate(requests)
         assert [done.token_ids for done in results] == [done.token_ids for done in roomy.generate(requests)]
         assert sum(done.metrics.preemptions for done in results) > 0
@@ -323,7 +330,8 @@ def test_the_pool_takes_its_cap_and_traffic_takes_no_more(tiny_model: Path) -> N
     before = resident().rss
     with torch.inference_mode():
         for layer in engine._runner._cache.layers:
-            layer.zero_()  # the pool is allocated, and becomes resident as it is written
+            for plane in layer:
+                plane.blocks.zero_()  # the pool is allocated, and becomes resident as it is written
     full = resident().rss
     assert full - before == pytest.approx(cap, rel=0.1)
     traffic.run(100)

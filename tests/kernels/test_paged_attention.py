@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from kernels import select
-from kernels.contract import Span
+from kernels.contract import LayerCache, Plane, Span
+from kernels.kv_format import Groups, KVFormat, Storage, dequantize, head_bytes, quantize, rotate
 
 CPU = torch.device("cpu")
 
@@ -28,6 +29,20 @@ def textbook(q: Tensor, keys: Tensor, values: Tensor, context: int, window: int 
     return out.flatten(1)
 
 
+def poisoned(blocks: int, storage: Storage, block_size: int, n_kv_head: int, head_dim: int) -> Plane:
+    """Every value in it is NaN."""
+    size = block_size * n_kv_head * head_bytes(storage, head_dim)
+    return Plane(torch.full((blocks, size), 0xFF, dtype=torch.uint8), storage, block_size, n_kv_head, head_dim)
+
+
+def as_stored(x: Tensor, storage: Storage) -> Tensor:
+    """What the cache makes of keys or values [T, Hkv, D]."""
+    if isinstance(storage, torch.dtype):
+        return x.to(storage)
+    stored = dequantize(*quantize(x, storage), storage)
+    return rotate(stored) if storage.rotated else stored
+
+
 def check(
     spans: list[tuple[int, int]],
     *,
@@ -38,7 +53,7 @@ def check(
     window: int | None = None,
     consecutive: bool = False,
     dtype: torch.dtype = torch.float32,
-    cache_dtype: torch.dtype | None = None,
+    cache_format: KVFormat | None = None,
     tolerance: float = 2e-5,
 ) -> None:
     """Spans are (rows, context) pairs. Every slot that no token was written to holds NaN."""
@@ -47,7 +62,9 @@ def check(
     blocks = list(range(sum(counts) + 3))
     if not consecutive:
         random.Random(len(spans)).shuffle(blocks)
-    layer = torch.full((2, len(blocks), block_size, n_kv_head, head_dim), torch.nan, dtype=cache_dtype or dtype)
+    sizes = (block_size, n_kv_head, head_dim)
+    format = cache_format or KVFormat(dtype, dtype)
+    layer = LayerCache(*(poisoned(len(blocks), storage, *sizes) for storage in format))
     queries, expected, planned = [], [], []
     for (rows, context), count in zip(spans, counts, strict=True):
         table, blocks = blocks[:count], blocks[count:]
@@ -55,9 +72,9 @@ def check(
         slots = [table[i // block_size] * block_size + i % block_size for i in range(context)]
         kernels.kv_write(kv, layer, torch.tensor(slots))
         q = torch.randn(rows, n_kv_head * group, head_dim, dtype=dtype)
-        stored = kv.to(layer.dtype).to(dtype)
+        keys, values = (as_stored(x, storage) for x, storage in zip(kv.unbind(1), format, strict=True))
         queries.append(q)
-        expected.append(textbook(q, stored[:, 0], stored[:, 1], context, window))
+        expected.append(textbook(q, keys, values, context, window))
         planned.append(Span(rows, context, table))
     plan = kernels.plan_attention(planned, block_size, group, window)
     ours = kernels.paged_attention(torch.cat(queries), layer, plan)
@@ -104,7 +121,21 @@ def test_one_key_value_head_for_all_queries() -> None:
 
 @pytest.mark.parametrize("cache_dtype", [torch.bfloat16, torch.float16])
 def test_a_cache_in_another_dtype_is_cast_on_write_and_on_read(cache_dtype: torch.dtype) -> None:
-    check([(1, 40), (9, 40)], cache_dtype=cache_dtype)
+    check([(1, 40), (9, 40)], cache_format=KVFormat(cache_dtype, cache_dtype))
+
+
+@pytest.mark.parametrize("head_dim", [32, 80, 256])
+@pytest.mark.parametrize(
+    "format",
+    [
+        KVFormat(Groups(8, 16), Groups(8, 16)),
+        KVFormat(Groups(4, 16, rotated=True), Groups(4, 16)),
+        KVFormat(Groups(8, 16), Groups(4, 16, rotated=True)),
+    ],
+    ids=str,
+)
+def test_a_cache_in_groups_is_expanded_on_read(format: KVFormat, head_dim: int) -> None:
+    check([(1, 40), (9, 40), (1, 17), (1, 300)], head_dim=head_dim, block_size=5, cache_format=format)
 
 
 def test_bfloat16_stays_within_its_precision() -> None:

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from kernels import select
-from kernels.contract import Kernels
+from kernels.contract import Kernels, LayerCache, Plane
 from kernels.onednn import OneDNNKernels
 from kernels.reference import ReferenceKernels
 
@@ -73,10 +73,11 @@ def test_gated(activation: str) -> None:
 
 
 def test_kv_write_touches_its_slots_and_nothing_else() -> None:
-    layer = torch.zeros(2, 4, 3, 2, 8)
+    blocks = torch.zeros(2, 4, 3, 2, 8)
+    layer = LayerCache(*(Plane(plane.view(torch.uint8).flatten(1), torch.float32, 3, 2, 8) for plane in blocks))
     kv = torch.randn(3, 2, 2, 8)
     select(CPU, torch.float32).kv_write(kv, layer, torch.tensor([11, 0, 4]))
-    rows = layer.flatten(1, 2)
+    rows = blocks.flatten(1, 2)
     for index, slot in enumerate((11, 0, 4)):
         assert torch.equal(rows[:, slot], kv[index])
     assert torch.count_nonzero(rows.sum((0, 2, 3))) == 3

@@ -169,9 +169,11 @@ def _model(vitals: Vitals, width: int) -> Sequence[Content]:
     model = vitals.model
     if model is None:
         return [quiet("none yet"), Content("")]
+    warning = [Content.styled(shorten(model.kv_warning, width), "$warning")] if model.kv_warning else []
     return [
         Content(shorten(printable(model.name), width)),
         quiet(shorten(f"{model.weights} · kv {model.kv_dtype} · {model.device}", width)),
+        *warning,
     ]
 
 

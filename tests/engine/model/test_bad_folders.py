@@ -114,7 +114,7 @@ def test_the_pool_is_exactly_what_fits_under_the_cap(folder: Path) -> None:
     runner = load(folder, kv_memory=100_000)
     assert runner.block_bytes == 2 * 3 * 2 * 8 * 4 * 16
     assert runner.num_blocks == 100_000 // runner.block_bytes
-    assert sum(layer.nbytes for layer in runner._cache.layers) == runner.num_blocks * runner.block_bytes
+    assert runner.pool_bytes == runner.num_blocks * runner.block_bytes
 
 
 def test_a_cap_that_holds_no_block(folder: Path) -> None:

@@ -13,8 +13,10 @@ from engine.errors import ConfigError
 from engine.kv_cache import CPU_DEFAULT_CAP, KVCache, count_blocks, default_cap
 from engine.model.config import ModelConfig
 from engine.runner import Chunk, ModelRunner
+from kernels.kv_format import Groups, KVFormat
 
 CPU = torch.device("cpu")
+FLOAT32 = KVFormat(torch.float32, torch.float32)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def model(folder: Path) -> ModelConfig:
 
 def test_without_a_cap_the_pool_takes_a_part_of_what_is_free(folder: Path, model: ModelConfig) -> None:
     assert 0 < default_cap(CPU) <= CPU_DEFAULT_CAP
-    blocks = count_blocks(EngineConfig(model=folder), model, torch.float32, CPU)
+    blocks = count_blocks(EngineConfig(model=folder), model, FLOAT32, CPU)
     block_bytes = 2 * 3 * 2 * 8 * 4 * 16
     assert 0.5 * default_cap(CPU) < blocks * block_bytes <= CPU_DEFAULT_CAP
 
@@ -41,14 +43,16 @@ def test_a_cap_that_the_machine_does_not_have_is_refused(folder: Path) -> None:
         ModelRunner(folder, EngineConfig(model=folder, kv_memory=1 << 60))
 
 
-def test_copies_take_a_block_in_every_layer_in_order(model: ModelConfig) -> None:
-    cache = KVCache(model, num_blocks=4, block_size=3, dtype=torch.float32, device=CPU)
+@pytest.mark.parametrize("format", [FLOAT32, KVFormat(Groups(8, 8), Groups(4, 8))], ids=str)
+def test_copies_take_a_block_in_every_layer_in_order(model: ModelConfig, format: KVFormat) -> None:
+    cache = KVCache(model, num_blocks=4, block_size=3, format=format, device=CPU)
     for number, layer in enumerate(cache.layers):
-        layer.copy_(torch.arange(4)[:, None, None, None] + 10.0 * number)
+        for plane in layer:
+            plane.blocks.copy_(torch.arange(4)[:, None] + 10 * number)
     cache.copy_blocks([(1, 2), (2, 3)])
     for number, layer in enumerate(cache.layers):
-        rows = (layer[..., 0, 0] - 10 * number).tolist()
-        assert rows == [[[0, 0, 0], [1, 1, 1], [1, 1, 1], [1, 1, 1]]] * 2
+        for plane in layer:
+            assert (plane.blocks == torch.tensor([0, 1, 1, 1])[:, None] + 10 * number).all()
 
 
 def test_half_precision_keys_and_values_take_half_the_memory_and_change_little(folder: Path) -> None:

@@ -70,7 +70,8 @@ class Model:
         self.runner = load(folder, kv_dtype=kv_dtype)
         with torch.inference_mode():
             for layer in self.runner._cache.layers:
-                layer.fill_(torch.nan)
+                for plane in layer:
+                    plane.blocks.fill_(0xFF)
         self._free = list(range(self.runner.num_blocks))
         random.Random(4).shuffle(self._free)
         self.tokens = [random.Random(9).randrange(320) for _ in range(TOKENS)]
@@ -86,7 +87,9 @@ class Model:
         return self.runner.run([Chunk(self.tokens[start:end], start, table, True)])[0]
 
 
-@pytest.fixture(scope="module", params=[(kind, "float32") for kind in KINDS] + [("gqa", "bfloat16")], ids=str)
+@pytest.fixture(
+    scope="module", params=[(kind, "float32") for kind in KINDS] + [("gqa", "bfloat16"), ("gqa", "int8")], ids=str
+)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
     return Model(request.param[0], tmp_path_factory.mktemp("model"), request.param[1])
 
@@ -223,7 +226,8 @@ def config_with(**changes: Any) -> LlamaConfig:
 @pytest.mark.parametrize(
     ("changes", "settings", "why"),
     [
-        ({}, {"kv_dtype": "float16"}, "the KV cache must be in bfloat16 or float32"),
+        ({}, {"kv_dtype": "float16"}, "the KV cache must be in bfloat16, float32, int8 or int4"),
+        ({}, {"kv_dtype": "int4"}, "head_dim is 16, no multiple of 32"),
         ({"intermediate_size": 90}, {}, "intermediate_size is 90, no multiple of 16"),
         ({"head_dim": 8}, {}, "head_dim is 8, no multiple of 16"),
         ({}, {"block_size": 10}, "block_size is 10, no multiple of 16"),

@@ -220,7 +220,7 @@ def test_where_nothing_can_be_written_it_packs_each_time(folders: Folders, caplo
     spare.mkdir()
     assert folders.packs()
     assert folders.packs()
-    assert "packed weights cannot be kept in" in caplog.text
+    assert "packed-int8.tiles cannot be written" in caplog.text
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kills as POSIX does")

@@ -103,7 +103,8 @@ def test_decodes_and_prefills_of_any_length_in_one_step(model: Model) -> None:
 def test_what_was_in_a_block_before_never_shows(model: Model) -> None:
     with torch.inference_mode():
         for layer in model.runner._cache.layers:
-            layer.fill_(torch.nan)
+            for plane in layer:
+                plane.blocks.fill_(0xFF)
     table = model.pages.table(100)
     model.feed(table, 0, 50)
     assert same(model.feed(table, 50, 51), model.expected[50])

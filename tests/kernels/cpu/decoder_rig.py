@@ -18,14 +18,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernels.contract import Activation, Span
+from kernels.contract import Activation, LayerCache, Plane, Span
 from kernels.cpu import packing
 from kernels.cpu.packing import GROUP
 from kernels.cpu.tier import has_pairs
 from kernels.cpu.weights import DecoderShape, NativeLayer, NativeLinear, NativeWeights
+from kernels.kv_format import Groups, KVFormat, Storage, dequantize, head_bytes, quantize, rotate
 
 EPS = 1e-5
-NEAR = 1e-4
+NEAR = 2e-4
 """How close to the middle between two integers a value may be rounded either way."""
 CLOSE = {"int4": 1e-5, "int8": 1e-2}
 """Where no rounding to 8 bits was near the middle; but those to 16 bits, which int8 wants, always are somewhere, and
@@ -55,9 +56,27 @@ class Model:
     formats: tuple[str, ...] = ("int8",)
     """Of one linear layer after the other, again and again."""
     block_size: int = 16
-    kv_dtype: torch.dtype = torch.float32
+    kv: str = "float32"
+    """A dtype, or as `Groups` describe themselves: int8/16, int4/32 rotated; keys and values apart with a plus."""
     threads: int = 2
     head_scale: float = 1.0
+
+    @property
+    def kv_format(self) -> KVFormat:
+        parts = [self._storage(part) for part in self.kv.split(" + ")]
+        return KVFormat(parts[0], parts[-1])
+
+    def _storage(self, text: str) -> Storage:
+        if "/" not in text:
+            return getattr(torch, text)
+        name, _, rest = text.partition("/")
+        size, _, rotated = rest.partition(" ")
+        return Groups(int(name[-1]), int(size), bool(rotated))
+
+    @property
+    def attends_in_bfloat16(self) -> bool:
+        """Where the CPU multiplies pairs of bfloat16, attention rounds queries, weights and expanded groups to them."""
+        return has_pairs() and self.kv != "float32"
 
 
 @dataclass(slots=True)
@@ -104,27 +123,89 @@ class Cache:
 
     def __init__(self, model: Model, blocks: int) -> None:
         self._block_size, self._heads, self._size = model.block_size, model.n_kv_head, model.head_dim
-        shape = (2, blocks, model.block_size, model.n_kv_head, model.head_dim)
-        self.tensor = torch.full(shape, torch.nan, dtype=model.kv_dtype)
-        self._per_word = 4 // model.kv_dtype.itemsize
+        sizes = (model.block_size, model.n_kv_head, model.head_dim)
+        self.planes = LayerCache(
+            *(
+                Plane(
+                    torch.empty(blocks, sizes[0] * sizes[1] * head_bytes(storage, sizes[2]), dtype=torch.uint8),
+                    storage,
+                    *sizes,
+                )
+                for storage in model.kv_format
+            )
+        )
+        self.poison()
+
+    def poison(self) -> None:
+        for plane in self.planes:
+            plane.blocks.fill_(0xFF)
 
     def read(self, slots: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Keys and values of tokens [N, n_kv_head, head_dim]."""
-        keys, values, block, place = self._find(slots)
-        word, half = place // self._per_word, place % self._per_word
-        return keys[block, :, :, place].flatten(2), values[block, :, word, :, half]
+        """Keys and values of tokens, float32 [N, n_kv_head, head_dim]."""
+        k, v = (self._read(plane, kind, *self._find(slots)) for kind, plane in enumerate(self.planes))
+        return k, v
+
+    def _read(self, plane: Plane, kind: int, block: Tensor, place: Tensor) -> Tensor:
+        if isinstance(plane.storage, Groups):
+            codes, parameters = (part[block, :, place // 16, place % 16] for part in _tiles(plane, kind, plane.storage))
+            x = dequantize(_other_order(codes, kind, plane.storage, back=True), parameters, plane.storage)
+            return rotate(x) if plane.storage.rotated else x
+        words = _words(plane, kind)
+        word, half = place // words.shape[-1], place % words.shape[-1]
+        return (words[block, :, :, place].flatten(2) if kind == 0 else words[block, :, word, :, half]).float()
 
     def write(self, slots: Sequence[int], k: Tensor, v: Tensor) -> None:
-        keys, values, block, place = self._find(slots)
-        word, half = place // self._per_word, place % self._per_word
-        keys[block, :, :, place] = k.unflatten(2, (-1, self._per_word)).to(keys.dtype)
-        values[block, :, word, :, half] = v.to(values.dtype)
+        for kind, (plane, x) in enumerate(zip(self.planes, (k, v), strict=True)):
+            self._write(plane, kind, *self._find(slots), x)
 
-    def _find(self, slots: Sequence[int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        blocks, per_word, at = self.tensor.shape[1], self._per_word, torch.tensor(slots, dtype=torch.int64)
-        keys = self.tensor[0].view(blocks, self._heads, self._size // per_word, self._block_size, per_word)
-        values = self.tensor[1].view(blocks, self._heads, self._block_size // per_word, self._size, per_word)
-        return keys, values, at // self._block_size, at % self._block_size
+    def _write(self, plane: Plane, kind: int, block: Tensor, place: Tensor, x: Tensor) -> None:
+        if isinstance(plane.storage, Groups):
+            codes, parameters = quantize(x, plane.storage)
+            new = (_other_order(codes, kind, plane.storage), parameters)
+            for part, source in zip(_tiles(plane, kind, plane.storage), new, strict=True):
+                part[block, :, place // 16, place % 16] = source
+            return
+        words = _words(plane, kind)
+        if kind == 0:
+            words[block, :, :, place] = x.unflatten(2, (-1, words.shape[-1])).to(words.dtype)
+        else:
+            words[block, :, place // words.shape[-1], :, place % words.shape[-1]] = x.to(words.dtype)
+
+    def _find(self, slots: Sequence[int]) -> tuple[Tensor, Tensor]:
+        at = torch.tensor(slots, dtype=torch.int64)
+        return at // self._block_size, at % self._block_size
+
+
+def _words(plane: Plane, kind: int) -> Tensor:
+    """Floats as `kernels.cpu.attention` lays them out: of keys (kind 0) [blocks, n_kv_head, head_dim / P, block_size,
+    P], of values [blocks, n_kv_head, block_size / P, head_dim, P]."""
+    assert isinstance(plane.storage, torch.dtype)
+    per_word = 4 // plane.storage.itemsize
+    first, second = (plane.head_dim, plane.block_size) if kind == 0 else (plane.block_size, plane.head_dim)
+    shape = (plane.n_kv_head, first // per_word, second, per_word)
+    return plane.blocks.view(plane.storage).unflatten(1, shape)
+
+
+def _tiles(plane: Plane, kind: int, groups: Groups) -> tuple[Tensor, Tensor]:
+    """Codes [blocks, n_kv_head, block_size / 16, 16, bytes] and parameters [..., 16, groups, 2] as
+    `kernels.cpu.group_ops` lays them out."""
+    tiles = plane.blocks.unflatten(1, (plane.n_kv_head, plane.block_size // 16, -1))
+    width = plane.head_dim * groups.bits // 8
+    codes, parameters = tiles[..., : 16 * width], tiles[..., 16 * width :].view(torch.float16)
+    codes = codes.unflatten(3, (width, 16)).transpose(3, 4) if kind == 0 else codes.unflatten(3, (16, width))
+    return codes, parameters.unflatten(3, (2, -1, 16)).permute(0, 1, 2, 5, 4, 3)
+
+
+def _other_order(codes: Tensor, kind: int, groups: Groups, back: bool = False) -> Tensor:
+    """Bytes of two values of 4 bits: neighbours in torch and in native keys, 16 apart in native values."""
+    if kind == 0 or groups.bits == 8:
+        return codes
+    halves = torch.stack((codes & 15, codes >> 4), -1)
+    if back:
+        low, high = halves.unflatten(-2, (-1, 16)).transpose(-1, -2).flatten(-3).unflatten(-1, (-1, 2)).unbind(-1)
+    else:
+        low, high = (part.flatten(-2) for part in halves.flatten(-2).unflatten(-1, (-1, 2, 16)).unbind(-2))
+    return low | high << 4
 
 
 @dataclass(slots=True)
@@ -188,7 +269,7 @@ class Rig:
             ),
             NativeWeights([layer.native() for layer in self.layers], self.norm, self.head.native),
             model.windows,
-            [cache.tensor for cache in self.cache],
+            [cache.planes for cache in self.cache],
             model.threads,
         )
 
@@ -203,7 +284,7 @@ class Rig:
         free = list(range(self.blocks))
         random.Random(len(batch)).shuffle(free)
         for cache in self.cache:
-            cache.tensor.fill_(torch.nan)
+            cache.poison()
         spans, slots, positions, all_places = [], [], [], []
         for rows, context in batch:
             table = [free.pop() for _ in range(-(-context // size))]
@@ -232,8 +313,7 @@ class Rig:
         were clear in all that was rounded. Fails where a key or a value is not what it should be."""
         model, x = self.model, work.hidden
         n_head, rows_of = model.n_kv_head * model.group, [span.rows for span in work.spans]
-        # Where the CPU multiplies pairs of bfloat16, attention rounds queries and weights to them on its way.
-        clear = torch.full((len(x),), not (has_pairs() and model.kv_dtype == torch.bfloat16))
+        clear = torch.full((len(x),), not model.attends_in_bfloat16)
 
         def apply(linear: Linear, x: Tensor) -> Tensor:
             nonlocal clear
@@ -247,7 +327,7 @@ class Rig:
             if layer.q_norm is not None and layer.k_norm is not None:
                 q, k = rms_norm(q, layer.q_norm), rms_norm(k, layer.k_norm)
             q, k = (y * work.cos + torch.cat(y.chunk(2, -1)[::-1], -1) * work.sin for y in (q, k))
-            self._check_kept(cache.read(work.slots), (k, v), clear)
+            self._check_kept(cache, work.slots, (k, v), clear)
             attended = [
                 self._attend(rows, *cache.read(places), window)
                 for rows, places in zip(q.split(rows_of), work.places, strict=True)
@@ -259,12 +339,12 @@ class Rig:
         logits = apply(self.head, rms_norm(x, self.norm))
         return logits[work.logit_rows], clear[work.logit_rows]
 
-    def _check_kept(self, kept: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor], clear: Tensor) -> None:
-        for ours, theirs in zip(kept, expected, strict=True):
-            rounding = 2.0**-8 if ours.dtype == torch.bfloat16 else 0.0
-            off = difference(ours.float().flatten(1), theirs.flatten(1)).nan_to_num(torch.inf)
-            assert (off[clear] < self.close + rounding).all()
-            assert (off < NOISE).all()
+    def _check_kept(self, cache: Cache, slots: Sequence[int], expected: tuple[Tensor, Tensor], clear: Tensor) -> None:
+        for plane, ours, theirs in zip(cache.planes, cache.read(slots), expected, strict=True):
+            off = difference(ours.flatten(1), theirs.flatten(1)).nan_to_num(torch.inf)
+            rounding = rounding_of(theirs, plane.storage)
+            assert (off < self.close + rounding)[clear].all()
+            assert (off < NOISE + rounding).all()
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:
         """q [rows, n_head, head_dim], of the last rows of the tokens of k and v -> [rows, n_head * head_dim]."""
@@ -288,6 +368,17 @@ def as_codes(x: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     return (codes * scale).flatten(1)[:, : x.shape[1]], unclear
 
 
+def rounding_of(x: Tensor, storage: Storage) -> Tensor:
+    """How far rows [N, n_kv_head, head_dim] may be from what is stored of them, relative to their length [N]."""
+    if isinstance(storage, Groups):
+        values = rotate(x) if storage.rotated else x
+        low, high = values.unflatten(-1, (-1, storage.size)).aminmax(dim=-1)
+        # Half a step each, and a scale and an offset in float16.
+        most = (high - low) / (2**storage.bits - 1) * 0.5 + 2.0**-10 * (low.abs() + high.abs())
+        return most.square().sum((-1, -2)).mul(storage.size).sqrt() / x.flatten(1).norm(dim=-1)
+    return torch.full((len(x),), 2.0**-8 if storage == torch.bfloat16 else 0.0)
+
+
 def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPS) * weight
 
@@ -301,7 +392,6 @@ def check(rig: Rig, *batches: Batch, logit_rows: Sequence[int] | None = None) ->
     """Step through the batches. Where every rounding was clear the kernels differ from the reference in the order of
     their sums only; elsewhere one rounding the other way may have made others do so, until the row has a noise of
     8-bit activations of its own. Each batch is drawn anew until it has a row that is clear, where there can be one."""
-    rounds_more = has_pairs() and rig.model.kv_dtype == torch.bfloat16
     for batch in batches:
         for _ in range(TRIES):
             work = rig.work(batch, logit_rows)
@@ -312,8 +402,8 @@ def check(rig: Rig, *batches: Batch, logit_rows: Sequence[int] | None = None) ->
             assert (off[clear] < rig.close).all(), f"{batch}: {off[clear]}"
             assert (off < NOISE).all(), f"{batch}: {off}"
             for kept, cache in zip(before, rig.cache, strict=True):
-                check_others(kept, contents(cache, rig), work.slots)
-            if clear.any() or rounds_more:
+                check_others(kept, contents(cache, rig), work.slots, rig.model)
+            if clear.any() or rig.model.attends_in_bfloat16:
                 break
         else:
             raise AssertionError(f"in {TRIES} tries of {batch} no row was clear")
@@ -323,13 +413,15 @@ def contents(cache: Cache, rig: Rig) -> tuple[Tensor, Tensor]:
     return cache.read(range(rig.blocks * rig.model.block_size))
 
 
-def check_others(before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor], slots: Sequence[int]) -> None:
+def check_others(
+    before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor], slots: Sequence[int], model: Model
+) -> None:
     """Slots that the step was not to write hold what they held; but the value next to a new one may be zero now."""
     others = torch.ones(len(before[0]), dtype=torch.bool)
     others[list(slots)] = False
     for kind, (old, new) in enumerate(zip(before, after, strict=True)):
         same = (old == new) | (old.isnan() & new.isnan())
-        if kind == 1 and new.dtype == torch.bfloat16:
+        if kind == 1 and model.kv != "float32":
             next_to_new = torch.tensor([slot + 1 for slot in slots if slot % 2 == 0], dtype=torch.int64)
             same[next_to_new] |= new[next_to_new] == 0
         assert same[others].all()

@@ -26,6 +26,9 @@ BATCHES: tuple[Batch, ...] = (
 )
 
 
+KV = ("float32", "bfloat16", "int8/32", "int4/16 rotated", "int8/32 + int4/32")
+
+
 def dealt(seed: int, **options: list[Any]) -> list[Model]:
     """Models in which every option occurs, each as often as the others of its kind, together by chance."""
     count = 2 * max(len(values) for values in options.values())
@@ -52,7 +55,7 @@ GRID = dealt(
     windows=[(None,), (None, None), (1, None), (40,), (None, 300), (17, 255)],
     formats=[("int8",), ("int4",), ("int8", "int4"), ("int4", "int4", "int8")],
     block_size=[16, 32, 48, 64],
-    kv_dtype=[torch.bfloat16, torch.float32],
+    kv=["bfloat16", "float32", "int8/16", "int8/16 rotated"],
     threads=[1, 2, 3],
 )
 
@@ -82,10 +85,10 @@ def test_every_number_of_rows_of_a_sequence_and_of_sequences(decoder: Any, forma
         check(rig, [(rows, rows)], [(rows, rows + 23)], [(1, 10 + i) for i in range(rows)])
 
 
-@pytest.mark.parametrize("kv_dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kv", KV)
 @pytest.mark.parametrize("rows", [17, 31, 32, 33, 47, 64, 65, 130])
-def test_chunks_of_prefill_alone_and_behind_a_prefix(decoder: Any, rows: int, kv_dtype: torch.dtype) -> None:
-    rig = Rig(Model(windows=(None, 70), kv_dtype=kv_dtype), decoder)
+def test_chunks_of_prefill_alone_and_behind_a_prefix(decoder: Any, rows: int, kv: str) -> None:
+    rig = Rig(Model(windows=(None, 70), kv=kv), decoder)
     check(rig, [(rows, rows)], [(rows, rows + 23), (1, 40)], [(rows, rows + 301)])
 
 
@@ -95,9 +98,9 @@ def test_a_step_of_many_rows_then_of_few(decoder: Any) -> None:
 
 
 @pytest.mark.parametrize("block_size", [16, 32, 48, 256])
-@pytest.mark.parametrize("kv_dtype", [torch.float32, torch.bfloat16])
-def test_last_blocks_that_are_full_or_hold_one_token(decoder: Any, block_size: int, kv_dtype: torch.dtype) -> None:
-    model = Model(block_size=block_size, kv_dtype=kv_dtype, windows=(None,))
+@pytest.mark.parametrize("kv", KV)
+def test_last_blocks_that_are_full_or_hold_one_token(decoder: Any, block_size: int, kv: str) -> None:
+    model = Model(block_size=block_size, kv=kv, windows=(None,))
     batch = [(1, max(1, times * block_size + extra)) for times in (1, 2, 3) for extra in (-1, 0, 1)]
     check(Rig(model, decoder, blocks_for(model, batch)), batch)
 
@@ -108,13 +111,11 @@ def test_a_window_sees_the_last_tokens_only(decoder: Any, window: int) -> None:
     check(Rig(model, decoder), [(1, 5), (1, window), (1, window + 1), (16, 300), (5, 60)])
 
 
-@pytest.mark.parametrize("kv_dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kv", KV)
 @pytest.mark.parametrize(("rows", "window"), [(1, None), (1, 100), (40, None), (40, 100)])
-def test_each_key_counts_if_and_only_if_it_is_in_sight(
-    decoder: Any, rows: int, window: int | None, kv_dtype: torch.dtype
-) -> None:
+def test_each_key_counts_if_and_only_if_it_is_in_sight(decoder: Any, rows: int, window: int | None, kv: str) -> None:
     """One token's values, at the ends of vectors, blocks, chunks and windows, drown out the others'."""
-    rig, context = Rig(Model(windows=(window,), kv_dtype=kv_dtype), decoder, blocks=900), 600
+    rig, context = Rig(Model(windows=(window,), kv=kv), decoder, blocks=900), 600
     ends = {0, 1, 15, 16, 63, 64, 255, 256, 511, 512, context - rows - 1}
     ends |= {context - reach + offset for reach in (100, 100 + rows) for offset in (-2, -1, 0, 1)}
     loud = sorted(ends & set(range(context - rows)))
@@ -126,6 +127,15 @@ def test_each_key_counts_if_and_only_if_it_is_in_sight(
     ours = work.run(rig.decoder)
     expected, _ = rig.reference(work)
     assert (difference(ours, expected) < NOISE).all()
+
+
+@pytest.mark.parametrize("head_dim", [32, 64, 96, 128, 256])
+@pytest.mark.parametrize(
+    "kv", ["int8/{0}", "int8/16 rotated", "int4/32", "int4/{0} rotated", "int8/32 rotated + int4/16"]
+)
+def test_every_head_size_in_groups(decoder: Any, head_dim: int, kv: str) -> None:
+    rig = Rig(Model(head_dim=head_dim, kv=kv.format(head_dim)), decoder)
+    check(rig, [(1, 1), (1, 77), (3, 20)], [(40, 60)])
 
 
 def test_a_long_context(decoder: Any) -> None:
@@ -144,10 +154,10 @@ def test_only_the_logits_asked_for_in_the_order_asked(decoder: Any, wanted: list
     check(rig, batch)
 
 
-@pytest.mark.parametrize("kv_dtype", [torch.float32, torch.bfloat16])
-def test_a_step_reads_what_steps_before_it_wrote(decoder: Any, kv_dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("kv", KV)
+def test_a_step_reads_what_steps_before_it_wrote(decoder: Any, kv: str) -> None:
     """Tokens of one sequence fed in pieces."""
-    rig = Rig(Model(windows=(None, 20), kv_dtype=kv_dtype), decoder)
+    rig = Rig(Model(windows=(None, 20), kv=kv), decoder)
     whole = rig.work([(80, 80)])
     logits, at = [], 0
     for rows in (1, 3, 16, 1, 1, 7, 11, 2, 38):

@@ -37,6 +37,7 @@ MODEL = ModelInfo(
     dtype="bfloat16",
     weights="int4 + int8",
     kv_dtype="bfloat16",
+    kv_warning="",
     device="cpu",
     weight_bytes=96_000_000,
     kv_token_bytes=23_040,

@@ -1,26 +1,21 @@
-"""`kvchat bench`: measurements, each a command of its own."""
+"""`kvchat bench peers`."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from pathlib import Path
 
 import click
 
 from kvchat.cli.options import Options, pass_options
+from kvchat.cli.progress import ProgressLine
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.group("bench")
-def command() -> None:
-    """Measure this machine. Nothing else should run meanwhile."""
-
-
-@command.command("peers")
+@click.command("peers")
 @click.option("--rounds", metavar="N", type=click.IntRange(min=1), default=5, help="Measurements of each figure: 5.")
 @click.option("--quick", is_flag=True, help="Fewer figures.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with every measurement.")
@@ -42,7 +37,7 @@ def command() -> None:
     help="A Python interpreter that has openvino_genai.",
 )
 @pass_options
-def peers(
+def command(
     options: Options,
     rounds: int,
     quick: bool,
@@ -68,7 +63,7 @@ def peers(
     sources = Sources(
         llama_cpp=llama_cpp, ggufs=ggufs, quantize=quantize, openvino_python=Path(os.path.abspath(openvino_python))
     )
-    progress = _Progress()
+    progress = ProgressLine()
     try:
         report = compare(
             resolve(options).config.engine,
@@ -100,23 +95,3 @@ def _flags(options: Options) -> list[str]:
         "--kv-dtype": options.kv_dtype,
     }
     return [text for flag, value in given.items() if value is not None for text in (flag, str(value))]
-
-
-class _Progress:
-    """One line on a terminal, drawn again at each measurement; elsewhere a line for each round."""
-
-    def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._stage = ""
-
-    def show(self, text: str) -> None:
-        if self._terminal:
-            width = shutil.get_terminal_size().columns - 1
-            print(f"\r\x1b[K{text[:width]}", end="", file=sys.stderr, flush=True)
-        elif (stage := text.partition(":")[0]) != self._stage:
-            self._stage = stage
-            print(stage, file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if self._terminal:
-            print(end="\r\x1b[K", file=sys.stderr, flush=True)

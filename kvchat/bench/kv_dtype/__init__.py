@@ -1,0 +1,1 @@
+"""`kvchat bench kv-dtype`: what an int8 and an int4 KV cache save, and what they cost, over long contexts."""

@@ -1,0 +1,55 @@
+"""`kvchat bench kv-dtype` and `kvchat calibrate` from the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kvchat.cli.program import run
+
+
+@pytest.fixture
+def model(small_model: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(small_model, tmp_path / "model")
+
+
+def test_calibrate_prints_every_format_and_keeps_the_choice(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["calibrate", str(model)]) == 0
+    printed = capsys.readouterr().out
+    assert [line.split()[1] for line in printed.splitlines() if line.startswith("*")][:2] == ["int8", "int4"]
+    choices = json.loads((model / "kv-calibration.json").read_text())["choices"]
+    assert set(choices) == {"int8", "int4"}
+
+
+def test_calibrate_reads_the_users_own_text(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("The quick brown fox jumps over the lazy dog. " * 400)
+    assert run(["--model", str(model), "calibrate", "--text", str(text), "--json"]) == 0
+    outcome = json.loads(capsys.readouterr().out)
+    assert {trial["kv_dtype"] for trial in outcome["trials"] if trial["chosen"]} == {"int8", "int4"}
+    text.write_bytes(b"\xff\xfe")
+    assert run(["calibrate", str(model), "--text", str(text)]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == f"kvchat: {text}: not a text in UTF-8"
+
+
+def test_the_comparison_holds_every_figure(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--model", str(model), "bench", "kv-dtype", "--quick", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert list(report["columns"]) == ["auto", "int8", "int4"]
+    auto, int8, int4 = report["columns"].values()
+    assert auto["token_bytes"] > int8["token_bytes"] > int4["token_bytes"]
+    for column in report["columns"].values():
+        assert column["pool_token_bytes"] == column["token_bytes"]
+    windows = report["plan"]["windows"]
+    assert [loss["context"] for loss in int8["losses"]] == windows and windows
+    assert auto["first_difference"] is None
+
+
+def test_the_comparison_reads_as_tables_and_sentences(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--model", str(model), "bench", "kv-dtype", "--quick"]) == 0
+    printed = capsys.readouterr().out
+    for words in ("bytes per token, by the formula", "against auto", "first other reply", "int8: ", "int4: "):
+        assert words in printed
