@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -24,7 +24,7 @@ def compare(config: EngineConfig, plan: Plan, seed: int, on_progress: Callable[[
     folder = model_folder(config.model)
     runner = load_to_read(folder, config, on_progress)
     plan = plan.within(runner.info.context_length)
-    longest = max(*plan.windows, *plan.needles, 0)
+    longest = max((ROOM, *plan.windows, *plan.needles))
     formats = {"auto": runner.kv_format} | {
         kv_dtype: choose_format(kv_dtype, runner.config, folder, runner.dtype)[0] for kv_dtype in GATES
     }
@@ -35,7 +35,7 @@ def compare(config: EngineConfig, plan: Plan, seed: int, on_progress: Callable[[
     }
     report = Report(runner.info.name, runner.info.context_length, plan, seed, columns)
     tokenizer = Tokenizer(folder)
-    text = tokenizer.encode(english())[: max(longest, 1)]
+    text = tokenizer.encode(english())[:longest]
     for context in plan.windows:
         found = losses(twins, text, context, lambda done, n=context: on_progress(f"reading {n:,} tokens", done))  # type: ignore[misc]
         for kv_dtype, loss in zip(GATES, found, strict=True):
@@ -44,33 +44,27 @@ def compare(config: EngineConfig, plan: Plan, seed: int, on_progress: Callable[[
         for number, (column, twin) in enumerate(zip(columns.values(), twins, strict=True)):
             on_progress(f"asking behind {context:,} tokens", number / len(twins))
             column.needles.append(needles(twin, tokenizer.encode, text, context, seed))
-    del twins
-    _run(config, plan, columns, text, on_progress)
-    return report
-
-
-def _run(
-    config: EngineConfig,
-    plan: Plan,
-    columns: dict[str, Column],
-    text: list[int],
-    on_progress: Callable[[str, float], None],
-) -> None:
-    """What takes whole engines."""
-    room = max(*plan.decode, 0) + 8 * ROOM
-    engines = []
-    for kv_dtype, column in columns.items():
-        settings = {"kv_dtype": kv_dtype, "kv_memory": room * column.token_bytes}
-        engines.append(Engine(msgspec.structs.replace(config, **settings), on_progress))
-    conversations = []
-    for number, engine in enumerate(engines):
-        on_progress("replaying a conversation", number / len(engines))
-        conversations.append(replay(engine, TURNS[: plan.turns]))
+    # Weights as exact as those that read: otherwise their rounding would soon lead every conversation elsewhere.
+    exact = "int8" if runner.info.weights == "int8" else config.weights
+    del runner, twins
+    on_progress("replaying a conversation", 0.0)
+    replaying = msgspec.structs.replace(config, weights=exact)
+    conversations = [replay(engine, TURNS[: plan.turns]) for engine in _engines(replaying, report)]
     for column, conversation in zip(columns.values(), conversations, strict=True):
         column.first_difference = first_difference(conversations[0], conversation)
+    engines = list(_engines(config, report))
     for number, context in enumerate(plan.decode):
         on_progress("timing", number / len(plan.decode))
         rates = decode_rates(engines, tuple(text[:context]), plan.rounds)
         for column, mine in zip(columns.values(), rates, strict=True):
             column.rates.append(mine)
             column.ratios.append(ratio(mine, rates[0]))
+    return report
+
+
+def _engines(config: EngineConfig, report: Report) -> Iterator[Engine]:
+    """One for each format, with room for the longest prompt and a conversation."""
+    room = max((ROOM, *report.plan.decode)) + 8 * ROOM
+    for kv_dtype, column in report.columns.items():
+        settings = {"kv_dtype": kv_dtype, "kv_memory": room * column.token_bytes}
+        yield Engine(msgspec.structs.replace(config, **settings))

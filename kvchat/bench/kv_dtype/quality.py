@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 
@@ -15,7 +15,8 @@ PLACES = ("harbour", "library", "observatory", "bakery", "lighthouse", "museum",
 CHUNK = 256
 
 
-class Loss(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Loss:
     """Against the full-precision cache, over all windows of one length."""
 
     context: int
@@ -55,7 +56,8 @@ def _perplexity(readings: Sequence[Reading]) -> float:
     return math.exp(torch.cat([reading.loss for reading in readings]).mean())
 
 
-class Found(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Found:
     """Facts planted at ten depths of a text, and asked for at its end."""
 
     right: int

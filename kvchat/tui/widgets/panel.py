@@ -72,7 +72,8 @@ class Readout(Widget):
     def show(self, vitals: Vitals) -> None:
         """Draw these from now on."""
         self._vitals = vitals
-        self.refresh()
+        height = len(self._draw(vitals, self.content_size.width))
+        self.refresh(layout=height != self.content_size.height)
 
     def render(self) -> Content:
         return Content("\n").join(self._draw(self._vitals, self.content_size.width))

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from engine.kv_choice import Calibration, Choice, keep
+from engine.model.beside import fingerprint
+from kernels.kv_format import Groups
 from kvchat.cli.program import run
 
 
@@ -53,3 +58,16 @@ def test_the_comparison_reads_as_tables_and_sentences(model: Path, capsys: pytes
     printed = capsys.readouterr().out
     for words in ("bytes per token, by the formula", "against auto", "first other reply", "int8: ", "int4: "):
         assert words in printed
+
+
+def test_one_shot_says_on_stderr_what_the_cache_costs_when_that_is_too_much(home: Path, model: Path) -> None:
+    int8 = Choice(Groups(8, 8), Groups(8, 8), 0.0, 0.0)
+    int4 = Choice(Groups(4, 8), Groups(4, 8), 0.042, 0.1)
+    assert keep(model, Calibration(fingerprint(model), 4096, {"int8": int8, "int4": int4}))
+    for kv_dtype, lines in (("int8", 0), ("int4", 1)):
+        command = [sys.executable, "-m", "kvchat", "--model", str(model), "--kv-dtype", kv_dtype, "--max-tokens", "3"]
+        done = subprocess.run([*command, "-p", "Hi", "--json"], capture_output=True, timeout=120)
+        assert done.returncode == 0
+        assert json.loads(done.stdout)["kv"]["dtype"] == kv_dtype
+        said = [line for line in done.stderr.decode().splitlines() if "perplexity +4.2% by the int4 KV cache" in line]
+        assert len(said) == lines == len(done.stderr.splitlines())

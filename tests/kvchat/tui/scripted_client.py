@@ -89,8 +89,8 @@ class ScriptedClient(EngineClient):
     def loading(self, detail: str = "reading weights") -> None:
         self.emit(EngineState("loading", detail))
 
-    def ready(self) -> None:
-        self.emit(EngineState("ready", model=MODEL), stats())
+    def ready(self, model: ModelInfo = MODEL) -> None:
+        self.emit(EngineState("ready", model=model), stats())
 
     def fail(self, detail: str) -> None:
         self._gone(EngineState("failed", detail))

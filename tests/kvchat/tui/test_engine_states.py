@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
 from chat_driver import Open
+from scripted_client import MODEL
 
 WIDE = (120, 24)
 
@@ -66,3 +68,11 @@ async def test_restarting_is_offered_only_when_there_is_no_engine(open_chat: Ope
         assert chat.client.starts == 1
         chat.client.fail("broken")
         await chat.shows("F9 Restart engine")
+
+
+async def test_a_cache_that_loses_too_much_is_told_at_the_start_and_in_the_panel(open_chat: Open) -> None:
+    async with open_chat(size=(120, 36), ready=False) as chat:
+        warning = "perplexity +4.2% by the int4 KV cache: more than the 3.0% it should cost"
+        chat.client.ready(msgspec.structs.replace(MODEL, kv_dtype="int4", kv_warning=warning))
+        await chat.shows("Replies lose quality", "kv int4")
+        await chat.shows("perplexity +4.2% by the int4 K…")
