@@ -43,6 +43,8 @@ class Branch:
     def __init__(self, store: Store, conversation_id: str, model: str) -> None:
         """Read it. Token ids mean something to `model` only: those of another model's tokenizer are left aside."""
         self.messages = store.path(conversation_id)
+        self.leaves = store.leaves(conversation_id)
+        """Where the branches of the conversation end, oldest first; this one is among them unless it is empty."""
         self._store = store
         self._conversation_id = conversation_id
         self._model = model
@@ -63,9 +65,19 @@ class Branch:
         self.save()
         kept = self.messages[:-1] if replace_last else self.messages
         parent_id = kept[-1].id if kept else None
+        leaves = self._store.leaves(self._conversation_id)
+        failed = [each.id for each in self.messages[-1:] if replace_last and each.status == "failed" and not each.text]
         message = self._store.append_message(self._conversation_id, parent_id, role, text, status=status)
         self.messages = [*kept, message]
+        self.leaves = [leaf for leaf in leaves if leaf not in (parent_id, *failed)] + [message.id]
         return message
+
+    def show(self, leaf_id: int) -> None:
+        """Become the branch that ends at `leaf_id`."""
+        self.save()
+        self._store.update_conversation(self._conversation_id, leaf_id=leaf_id)
+        self.messages = self._store.path(self._conversation_id)
+        self.leaves = self._store.leaves(self._conversation_id)
 
     def draft(self, reply: Reply) -> None:
         """Store how far the reply at the end got."""

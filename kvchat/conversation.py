@@ -93,6 +93,18 @@ class ConversationController:
         return last.role == "user" or last.status in ("failed", "stopped")
 
     @property
+    def can_regenerate(self) -> bool:
+        """Whether there is a message to reply to once more."""
+        return self.reply is None and bool(self.messages)
+
+    @property
+    def branch_place(self) -> tuple[int, int]:
+        """The place of the branch that is shown among all of the conversation, from 1, and how many there are."""
+        leaves = self._branch.leaves
+        shown = self.messages[-1].id if self.messages else None
+        return (leaves.index(shown) + 1 if shown in leaves else 0), len(leaves)
+
+    @property
     def context_tokens(self) -> int:
         """Tokens of the context that this conversation fills."""
         if self.reply and self.reply.prompt_tokens:
@@ -151,10 +163,24 @@ class ConversationController:
     def retry(self) -> None:
         """Ask again for a reply that is missing, failed or stopped. The old one stays in the history as another branch.
         Raises StoreError."""
-        if not self.can_retry:
+        if self.can_retry:
+            self.regenerate()
+
+    def regenerate(self) -> None:
+        """Ask for another reply to the last message, complete or not, as a branch beside the old one. Raises
+        StoreError."""
+        if not self.can_regenerate:
             return
         self._adopt_model()
         self._generate(replace_last=self.messages[-1].role == "assistant")
+
+    def step_branch(self, step: int) -> None:
+        """Show the branch `step` places further, around the end; not while a reply runs. Raises StoreError."""
+        place, count = self.branch_place
+        if self.reply or count < 2:
+            return
+        self._branch.show(self._branch.leaves[(place - 1 + step) % count])
+        self._changed("messages")
 
     def rename(self, title: str) -> None:
         """Give it the user's title; an empty one brings the automatic title back. Raises StoreError."""

@@ -268,6 +268,19 @@ class Store:
         message = self.message(message_id)
         return self.children(message.parent_id, message.conversation_id)
 
+    def leaves(self, conversation_id: str) -> list[int]:
+        """The ends of the branches, oldest first: messages without children, and the leaf that is shown. A reply that
+        failed before its first word ends none if another was asked for in its place."""
+        rows = self._database.rows(
+            "SELECT m.id FROM messages m JOIN conversations c ON c.id = m.conversation_id WHERE c.id = ? AND"
+            " (m.id = c.leaf_id OR NOT (m.status = 'failed' AND m.text = '' AND EXISTS (SELECT 1 FROM messages other"
+            "   WHERE other.conversation_id = c.id AND other.parent_id = m.parent_id AND other.id != m.id))"
+            "  AND NOT EXISTS (SELECT 1 FROM messages child"
+            "   WHERE child.conversation_id = m.conversation_id AND child.parent_id = m.id)) ORDER BY m.id",
+            conversation_id,
+        )
+        return [row["id"] for row in rows]
+
     # Tabs
 
     @property

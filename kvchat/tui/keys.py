@@ -30,6 +30,9 @@ NUMBERED_TABS = [_key(f"alt+{n}", f"show_tab({n})", f"Tab {n}", "Show a tab by i
 REPLY = [
     _key("escape", "stop", "Stop", "Stop the reply and keep what arrived", footer=True),
     _key("f5", "retry", "Try again", "Ask again for a reply that failed or was stopped", footer=True),
+    _key("alt+r", "regenerate", "Regenerate", "Ask for another reply, as a branch"),
+    _key("alt+p", "step_branch(-1)", "Previous branch", "Show the branch before this one"),
+    _key("alt+n", "step_branch(1)", "Next branch", "Show the branch after this one"),
     _key("f6", "copy_reply", "Copy reply", "Copy the last reply to the clipboard"),
 ]
 VIEW = [

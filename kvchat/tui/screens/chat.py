@@ -120,7 +120,7 @@ class ChatScreen(Screen[None]):
         self._refresh_panel()
         self._watch()
         tab = self.workspace.active
-        bound = (tab.reply is not None, tab.can_retry)
+        bound = (tab.reply is not None, tab.can_retry, tab.can_regenerate, tab.branch_place[1])
         if bound != self._bound:
             self._bound = bound
             self.refresh_bindings()
@@ -260,6 +260,14 @@ class ChatScreen(Screen[None]):
         with self._complaining():
             self.workspace.active.retry()
 
+    def action_regenerate(self) -> None:
+        with self._complaining():
+            self.workspace.active.regenerate()
+
+    def action_step_branch(self, step: int) -> None:
+        with self._complaining():
+            self.workspace.active.step_branch(step)
+
     def action_copy_reply(self) -> None:
         if text := self.workspace.active.last_reply:
             self.app.copy_to_clipboard(text)
@@ -320,6 +328,10 @@ class ChatScreen(Screen[None]):
                 return self.workspace.active.reply is not None
             case "retry":
                 return self.workspace.active.can_retry
+            case "regenerate":
+                return self.workspace.active.can_regenerate
+            case "step_branch":
+                return self.workspace.active.reply is None and self.workspace.active.branch_place[1] > 1
         return True
 
     async def _confirm(self, question: str, yes: str) -> bool:

@@ -25,7 +25,7 @@ class AssistantMessage(Vertical):
 
     def __init__(self) -> None:
         super().__init__()
-        self._shown: StoredMessage | None = None
+        self._shown: tuple[StoredMessage, str] | None = None
         self._text = ReplyMarkdown()
         self._foot = Static(markup=False, classes="foot")
 
@@ -38,13 +38,13 @@ class AssistantMessage(Vertical):
         await self._text.show(printable(reply.text), complete=False)
         self._foot.update(Content(describe(reply)))
 
-    async def show_message(self, message: StoredMessage) -> None:
-        """Show the reply as it ended."""
-        if message is self._shown:
+    async def show_message(self, message: StoredMessage, branch: str = "") -> None:
+        """Show the reply as it ended; `branch` says which of several it ends."""
+        if (message, branch) == self._shown:
             return
-        self._shown = message
+        self._shown = message, branch
         await self._text.show(printable(message.text), complete=True)
-        self._foot.update(foot(message))
+        self._foot.update(Content(" · ").join(filter(None, [Content(branch), foot(message)])))
 
 
 def describe(reply: Reply) -> str:

@@ -87,12 +87,16 @@ class Transcript(VerticalScroll, can_focus=False):
         await self._mount_messages()
         await self._show_queue()
         reply = self.controller.reply
+        place, branches = self.controller.branch_place
+        last = self.controller.messages[-1].id if self.controller.messages else None
         for message in self.controller.messages[self._first :]:
             if widget := self._replies.get(message.id):
                 if reply and reply.message_id == message.id:
                     await widget.show_reply(reply)
                 else:
-                    await widget.show_message(message)
+                    await widget.show_message(
+                        message, f"branch {place}/{branches}" if message.id == last and branches > 1 else ""
+                    )
 
     @on(EarlierWanted)
     async def show_earlier(self) -> None:
@@ -106,6 +110,8 @@ class Transcript(VerticalScroll, can_focus=False):
         self.call_after_refresh(lambda: self.scroll_relative(y=self.virtual_size.height - height, animate=False))
 
     async def _mount_messages(self) -> None:
+        if self._first >= len(self.controller.messages):  # another, shorter branch
+            self._first = max(0, len(self.controller.messages) - PAGE)
         messages = self.controller.messages[self._first :]
         shown = {message.id for message in messages}
         for gone in self._mounted.keys() - shown:

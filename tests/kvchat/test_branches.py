@@ -1,0 +1,82 @@
+"""Several replies to one message, and the way between them."""
+
+from __future__ import annotations
+
+import pytest
+from opened_conversation import Opened
+
+
+def texts(opened: Opened) -> list[str]:
+    return [message.text for message in opened.controller.messages]
+
+
+@pytest.fixture
+def branched(opened: Opened) -> Opened:
+    """One question with two complete replies, the second shown."""
+    opened.controller.send("Hello")
+    opened.client.reply("r1", "first reply")
+    opened.controller.regenerate()
+    opened.client.reply("r2", "second")
+    return opened
+
+
+def test_a_complete_reply_is_regenerated_beside_the_old_one(branched: Opened) -> None:
+    asked = branched.controller.messages[0]
+    assert texts(branched) == ["Hello", "second"]
+    assert [each.text for each in branched.store.children(asked.id, branched.controller.id)] == [
+        "first reply",
+        "second",
+    ]
+    assert branched.client.requests["r2"].messages[0].token_ids == asked.token_ids
+    assert branched.controller.branch_place == (2, 2)
+
+
+def test_stepping_shows_the_other_branch_and_wraps_around(branched: Opened) -> None:
+    branched.controller.step_branch(-1)
+    assert texts(branched) == ["Hello", "first reply"] and branched.controller.branch_place == (1, 2)
+    branched.controller.step_branch(-1)
+    assert texts(branched) == ["Hello", "second"]
+
+
+def test_a_branch_is_shown_again_to_its_end(branched: Opened) -> None:
+    branched.controller.send("Go on")
+    branched.client.reply("r3", "third")
+    branched.controller.step_branch(-1)
+    branched.controller.step_branch(1)
+    assert texts(branched) == ["Hello", "second", "Go on", "third"]
+
+
+def test_what_is_sent_continues_the_branch_that_is_shown(branched: Opened) -> None:
+    branched.controller.step_branch(-1)
+    branched.controller.send("Go on")
+    assert [each.text for each in branched.client.requests["r3"].messages] == ["Hello", "first reply", "Go on"]
+
+
+def test_the_branch_that_was_shown_comes_back(branched: Opened) -> None:
+    branched.controller.step_branch(-1)
+    again = branched.open(branched.controller.id)
+    assert again.branch_place == (1, 2) and again.last_reply == "first reply"
+
+
+def test_a_reply_that_failed_before_its_first_word_is_no_branch(opened: Opened) -> None:
+    opened.controller.send("Hello")
+    opened.client.refuse("r1", "the engine died")
+    opened.controller.retry()
+    opened.client.reply("r2", "Hi")
+    assert opened.controller.branch_place == (1, 1)
+
+
+def test_a_running_reply_is_neither_regenerated_nor_left(branched: Opened) -> None:
+    branched.controller.regenerate()
+    branched.controller.regenerate()
+    branched.controller.step_branch(-1)
+    assert len(branched.client.requests) == 3 and branched.controller.messages[-1].status == "streaming"
+
+
+def test_a_message_whose_reply_failed_can_be_returned_to(branched: Opened) -> None:
+    branched.controller.send("Go on")
+    branched.client.refuse("r3", "the engine died")
+    branched.controller.step_branch(1)
+    assert texts(branched) == ["Hello", "first reply"]
+    branched.controller.step_branch(1)
+    assert texts(branched) == ["Hello", "second", "Go on", ""]
