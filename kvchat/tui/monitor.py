@@ -20,6 +20,8 @@ class Monitor:
         self.gauge = Gauge()
         self._engine = EngineState("loading")
         self._stats = EngineStats()
+        self.prefill_tokens_per_s = 0.0
+        """Of the last work that was measured; 0 before any."""
         self._speeds: deque[float] = deque(maxlen=SPEED_SAMPLES)
 
     def engine_changed(self, engine: EngineState) -> None:
@@ -29,6 +31,13 @@ class Monitor:
 
     def stats_changed(self, stats: EngineStats) -> None:
         self._stats = stats
+        if stats.prefill_tokens_per_s > 0:
+            self.prefill_tokens_per_s = stats.prefill_tokens_per_s
+
+    @property
+    def context_length(self) -> int:
+        """Tokens the loaded model's context holds; 0 while none is loaded."""
+        return self._engine.model.context_length if self._engine.model else 0
 
     def vitals(self, tab: ConversationController, persona: Persona | None, debug: bool) -> Vitals:
         """Everything about the engine and one conversation, with `debug` about the interface too; each call takes a

@@ -10,7 +10,7 @@ from engine.client import EngineClient
 from kvchat.config import Config
 from kvchat.conversation import Change, ConversationController
 from kvchat.personas import Persona, Personas
-from kvchat.store import Conversation, SearchHit, Store, StoreError, Tab
+from kvchat.store import Conversation, SearchHit, Store, StoredMessage, StoreError, Tab
 
 SEARCH_HITS = 500
 """What a search looks at; several hits can be in one conversation."""
@@ -87,6 +87,24 @@ class Workspace:
         self.tabs.append(tab)
         self.save()
         return tab
+
+    def open_continuation(
+        self, tab: ConversationController, messages: Sequence[StoredMessage] = ()
+    ) -> ConversationController:
+        """Add a conversation with the persona and the settings of another, which begins with copies of `messages`.
+        Raises StoreError."""
+        old = tab.conversation
+        new = self._store.create_conversation(
+            title=f"{old.title} (continued)",
+            persona=old.persona,
+            system_prompt=old.system_prompt,
+            model=self._config.model,
+            sampling=old.sampling,
+        )
+        leaf_id = None
+        for message in messages:
+            leaf_id = self._store.append_message(new.id, leaf_id, message.role, message.text, status=message.status).id
+        return self._open(Tab(new.id))
 
     def open_stored(self, conversation_id: str) -> ConversationController:
         """Open a conversation of the history, or find its tab. Raises StoreError."""

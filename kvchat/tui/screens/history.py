@@ -38,10 +38,10 @@ class HistoryScreen(ModalScreen[str | None]):
         Binding("pagedown", "move('page_down')", show=False),
     ]
 
-    def __init__(self, find: Find) -> None:
+    def __init__(self, find: Find, words: str = "") -> None:
         super().__init__()
         self._find = find
-        self._words = Input(compact=True, placeholder="Words of the title or of any message")
+        self._words = Input(words, compact=True, placeholder="Words of the title or of any message")
         self._list = OptionList(compact=True)
         self._list.can_focus = False  # the keys go to the words; some of them move the highlight
         self._count = Static(classes="hint", markup=False)
