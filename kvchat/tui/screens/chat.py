@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from textual import on, work
-from textual.app import ComposeResult
+from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Horizontal
 from textual.screen import Screen
 from textual.timer import Timer
@@ -22,6 +22,7 @@ from kvchat.tui import keys, slash
 from kvchat.tui.completion import Candidate, argument_candidates, command_candidates, path_candidates
 from kvchat.tui.context import WARN_ABOVE, newest_turns, summary_request
 from kvchat.tui.estimate import estimated_tokens, sending_cost
+from kvchat.tui.external_editor import EditorError, edit
 from kvchat.tui.format import count, percent, printable
 from kvchat.tui.monitor import Monitor
 from kvchat.tui.widgets.chat_pane import ChatPane
@@ -96,6 +97,8 @@ class ChatScreen(Screen[None]):
             self._complain(f"not sent: {tab.refusal}")
         if change == "ended":
             self._tell_of_hidden(tab)
+            if metrics := tab.messages[-1].metrics:
+                self._monitor.replied(metrics)
         if change in ("ended", "refused"):
             self._ask_about_context()
         self._refresh_around()
@@ -154,7 +157,8 @@ class ChatScreen(Screen[None]):
         self._forecast()
         tab = self.workspace.active
         debug = self._panel_mode == "debug"
-        vitals = self._monitor.vitals(tab, self.workspace.persona_of(tab), debug)
+        titles = {each.id: printable(each.title) or "New chat" for each in self.workspace.tabs}
+        vitals = self._monitor.vitals(tab, self.workspace.persona_of(tab), titles, debug)
         for panel in self._panels:
             if panel.display:
                 panel.show(vitals)
@@ -284,8 +288,10 @@ class ChatScreen(Screen[None]):
         """Let the user open a conversation that contains the words."""
         from kvchat.tui.screens.history import HistoryScreen
 
-        if conversation_id := await self.app.push_screen_wait(HistoryScreen(self.workspace.history, words)):
-            await self.open_stored(conversation_id)
+        if chosen := await self.app.push_screen_wait(HistoryScreen(self.workspace, words)):
+            await self.open_stored(chosen.conversation.id)
+            if chosen.message_id is not None:
+                await self.active_pane.transcript.show_message(chosen.message_id)
 
     @work
     async def action_rename_tab(self) -> None:
@@ -346,6 +352,19 @@ class ChatScreen(Screen[None]):
             or (argument_candidates(before, command.choices(self)) if command else [])
             or path_candidates(before)
         )
+
+    async def action_edit_outside(self) -> None:
+        composer = self.active_pane.composer
+        try:
+            with self.app.suspend():
+                text = edit(composer.editor.text)
+        except SuspendNotSupported:
+            self._complain("this terminal cannot be left to another program")
+        except EditorError as error:
+            self._complain(str(error))
+        else:
+            composer.editor.load_text(text)
+            composer.editor.move_cursor(composer.editor.document.end)
 
     def action_stop(self) -> None:
         if not self.active_pane.composer.close_completions():

@@ -58,7 +58,8 @@ async def test_a_nearly_full_context_warns_once(open_chat: Open) -> None:
         await answered(chat, "one", "two " * 40)
         full = chat.tab.context_tokens
         await small_context(chat, full + 5)
-        await chat.shows("full: 5 tokens left", "context 9")
+        await chat.shows("full: 5 tokens left")
+        assert f"context {full * 100 / (full + 5):.0f} %" in str(chat.app.chat.active_pane.composer.border_subtitle)
         assert len(chat.app._notifications) == 1
         await chat.type("more")
         assert len(chat.app._notifications) == 1
