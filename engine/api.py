@@ -165,6 +165,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     error: str
     refused: bool = False
     """It can never run as it is: trying again does not help."""
+    too_long: bool = False
+    """It was refused because the prompt does not fit the context or the pool."""
 
 
 class PoolStats(msgspec.Struct, frozen=True):

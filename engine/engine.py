@@ -23,7 +23,7 @@ from engine.api import (
 from engine.block_manager import BlockManager
 from engine.config import EngineConfig
 from engine.detokenizer import Detokenizer
-from engine.errors import EngineError, InvalidRequest
+from engine.errors import EngineError, InvalidRequest, PromptTooLong
 from engine.locate import model_folder
 from engine.metrics import HitRate, RequestClock, Throughput
 from engine.prefix_cache import NoPrefixCache, PrefixCache
@@ -136,7 +136,7 @@ class Engine:
             if unknown is not None:
                 raise InvalidRequest(f"token id {unknown} is not in the vocabulary of {self._vocab_size}")
         if len(prompt.ids) >= self.info.context_length:
-            raise InvalidRequest(
+            raise PromptTooLong(
                 f"the prompt has {len(prompt.ids)} tokens and the context holds {self.info.context_length}: "
                 "shorten it, or start a new conversation"
             )

@@ -9,6 +9,10 @@ class InvalidRequest(EngineError):
     """The request can never run: empty prompt, bad sampling value, longer than the context or the pool."""
 
 
+class PromptTooLong(InvalidRequest):
+    """The prompt does not fit the model's context or the pool of KV blocks."""
+
+
 class ModelError(EngineError):
     """The model folder is missing, damaged, partial or of an architecture the engine does not know."""
 

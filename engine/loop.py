@@ -12,7 +12,7 @@ import msgspec
 
 from engine.api import EngineState, Event, Failed, GenerationRequest, TokenDelta
 from engine.config import EngineConfig
-from engine.errors import EngineError, InvalidRequest
+from engine.errors import EngineError, InvalidRequest, PromptTooLong
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -72,7 +72,8 @@ def _serve(engine: Engine, commands: queue.SimpleQueue[Command], emit: Emit) -> 
                     try:
                         engine.submit(request, at)
                     except InvalidRequest as error:
-                        frame.append(Failed(request.request_id, str(error), refused=True))
+                        too_long = isinstance(error, PromptTooLong)
+                        frame.append(Failed(request.request_id, str(error), refused=True, too_long=too_long))
         if engine.has_work:
             frame += engine.step()
         if engine.stats() is not sent_stats:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from engine.block_manager import BlockManager, Copy
-from engine.errors import InvalidRequest
+from engine.errors import PromptTooLong
 from engine.prefix_cache import Match
 from engine.sequence import Sequence
 
@@ -51,7 +51,7 @@ class Scheduler:
         """Queue a sequence. Raises InvalidRequest when it could never run."""
         needed, total = self.blocks.blocks_for(len(seq.tokens) + 1), self.blocks.pool.num_blocks
         if needed > total:
-            raise InvalidRequest(
+            raise PromptTooLong(
                 f"the prompt of {len(seq.tokens)} tokens needs {needed} KV blocks and the pool has {total}: "
                 "shorten it, or raise kv_memory"
             )

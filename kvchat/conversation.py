@@ -15,6 +15,7 @@ from engine.api import (
     GenerationRequest,
     Metrics,
     Progress,
+    SamplingParams,
     TokenDelta,
 )
 from engine.client import EngineClient
@@ -62,6 +63,8 @@ class ConversationController:
         self.refusal = ""
         """Why the engine can never answer the message that was sent last, which went back to the composer, one line;
         empty when it can."""
+        self.context_full = False
+        """The last reply was cut, or the last message refused, because the context has no room left."""
         self._store = store
         self._client = client
         self._model = model
@@ -190,6 +193,14 @@ class ConversationController:
             first = next((message.text for message in self.messages if message.role == "user"), "")
             self._set_title(title_of(first), auto=True)
 
+    def set_sampling(self, sampling: SamplingParams) -> None:
+        """How replies are sampled from the next one on. Raises StoreError."""
+        self.conversation = self._store.update_conversation(self.id, sampling=sampling)
+
+    def set_system_prompt(self, text: str) -> None:
+        """For a conversation without messages: later ones were computed under the old one. Raises StoreError."""
+        self.conversation = self._store.update_conversation(self.id, system_prompt=text)
+
     def unqueue(self) -> str | None:
         """Take back the message queued last."""
         if not self.queued:
@@ -228,7 +239,7 @@ class ConversationController:
                 reply.text, reply.token_ids, reply.metrics = event.text, list(event.token_ids), event.metrics
                 self._end(reply, "stopped" if event.finish_reason == "aborted" else "complete", event.finish_reason)
             case Failed(refused=True) if not reply.text:
-                self._take_back(reply, event.error)
+                self._take_back(reply, event)
             case Failed():
                 self._end(reply, "failed", error=event.error)
 
@@ -245,7 +256,7 @@ class ConversationController:
 
     def _generate(self, replace_last: bool = False) -> None:
         """Append the draft of a reply and ask the engine for it."""
-        self.refusal = ""
+        self.refusal, self.context_full = "", False
         self.reply = Reply(self._branch.append("assistant", "", "streaming", replace_last).id)
         self._drafted_at = self._clock()
         self.reply.request_id = self._client.submit(
@@ -275,6 +286,7 @@ class ConversationController:
         self.reply = None
         self._save(lambda: self._branch.end(reply, status, finish_reason, error))
         self.unread = not self.visible
+        self.context_full = finish_reason == "context_full"
         self._changed("ended")
         if not self.queued or not send_next:
             return
@@ -290,13 +302,13 @@ class ConversationController:
             del self.queued[0]
             self._queue_changed()
 
-    def _take_back(self, reply: Reply, error: str) -> None:
+    def _take_back(self, reply: Reply, failure: Failed) -> None:
         """Return a message that can never be answered to the composer: in the branch, it would fail every later one."""
         self.reply = None
-        self.refusal = error
+        self.refusal, self.context_full = failure.error, failure.too_long
         self.queued.insert(0, self.messages[-2].text)
         self._return_queue()
-        self._save(lambda: self._branch.end(reply, "failed", None, error))
+        self._save(lambda: self._branch.end(reply, "failed", None, failure.error))
         self._save(self._branch.take_back)
         if self.conversation.auto_title and not self.messages:
             self._save(lambda: self._set_title("", auto=True))

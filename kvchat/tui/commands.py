@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.types import IgnoreReturnCallbackType
 
 from kvchat.store import StoreError
-from kvchat.tui import keys
+from kvchat.tui import keys, slash
 from kvchat.tui.format import printable
 from kvchat.tui.screens.chat import ChatScreen
 
@@ -53,6 +53,10 @@ class ChatCommands(Provider):
         yield "Reopen tab", "Open the tab closed last again", chat.action_reopen_tab
         yield "Fold long messages", "Show long messages in full, or only their beginning", chat.action_toggle_folds
         yield "Expand pastes", "Put pasted texts into the composer, to edit them", chat.action_expand_pastes
+        for command in slash.COMMANDS:
+            line = f"/{command.name}"
+            call = partial(chat.write, f"{line} ") if command.argument else partial(chat.run_command, line)
+            yield command.usage, command.about, call
         yield "Theme", "Change the colours", app.action_change_theme
         yield "Screenshot", "Save the screen as an SVG file", partial(app.set_timer, 0.1, app.deliver_screenshot)
         for persona in cast("KvChatApp", app).personas.all:

@@ -28,6 +28,7 @@ TABS = [
 ]
 NUMBERED_TABS = [_key(f"alt+{n}", f"show_tab({n})", f"Tab {n}", "Show a tab by its number") for n in range(1, 10)]
 REPLY = [
+    _key("ctrl+g", "edit_outside", "Edit outside", "Write the message in $EDITOR"),
     _key("escape", "stop", "Stop", "Stop the reply and keep what arrived", footer=True),
     _key("f5", "retry", "Try again", "Ask again for a reply that failed or was stopped", footer=True),
     _key("alt+r", "regenerate", "Regenerate", "Ask for another reply, as a branch"),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 
-from engine.api import EngineState, EngineStats
+from engine.api import EngineState, EngineStats, Metrics
 from kvchat.conversation import ConversationController
 from kvchat.personas import Persona
 from kvchat.tui.responsiveness import Gauge
 from kvchat.tui.widgets.panel import Vitals
 
 SPEED_SAMPLES = 120
+REPLIES = 12
 
 
 class Monitor:
@@ -20,19 +22,39 @@ class Monitor:
         self.gauge = Gauge()
         self._engine = EngineState("loading")
         self._stats = EngineStats()
+        self.prefill_tokens_per_s = 0.0
+        """Of the last work that was measured; 0 before any."""
         self._speeds: deque[float] = deque(maxlen=SPEED_SAMPLES)
+        self._ttfts: deque[float] = deque(maxlen=REPLIES)
+        self._tpots: deque[float] = deque(maxlen=REPLIES)
 
     def engine_changed(self, engine: EngineState) -> None:
         self._engine = engine
         if engine.state != "ready":
             self._stats = EngineStats()
 
+    def replied(self, metrics: Metrics) -> None:
+        """A reply ended."""
+        if metrics.ttft_s is not None:
+            self._ttfts.append(metrics.ttft_s)
+        if metrics.tpot_s is not None:
+            self._tpots.append(metrics.tpot_s)
+
     def stats_changed(self, stats: EngineStats) -> None:
         self._stats = stats
+        if stats.prefill_tokens_per_s > 0:
+            self.prefill_tokens_per_s = stats.prefill_tokens_per_s
 
-    def vitals(self, tab: ConversationController, persona: Persona | None, debug: bool) -> Vitals:
-        """Everything about the engine and one conversation, with `debug` about the interface too; each call takes a
-        sample of the speed."""
+    @property
+    def context_length(self) -> int:
+        """Tokens the loaded model's context holds; 0 while none is loaded."""
+        return self._engine.model.context_length if self._engine.model else 0
+
+    def vitals(
+        self, tab: ConversationController, persona: Persona | None, titles: Mapping[str, str], debug: bool
+    ) -> Vitals:
+        """Everything about the engine and one conversation, with `debug` about the interface too; `titles` are those of
+        the tabs, by id. Each call takes a sample of the speed."""
         if self._stats.running:
             self._speeds.append(self._stats.tokens_per_s)
         return Vitals(
@@ -43,5 +65,8 @@ class Monitor:
             metrics=tab.metrics,
             context_tokens=tab.context_tokens,
             speeds=list(self._speeds),
+            ttfts=list(self._ttfts),
+            tpots=list(self._tpots),
+            owner_names=[titles.get(owner, "another conversation") for owner in self._stats.owners],
             responsiveness=self.gauge.read() if debug else None,
         )

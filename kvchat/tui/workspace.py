@@ -10,7 +10,7 @@ from engine.client import EngineClient
 from kvchat.config import Config
 from kvchat.conversation import Change, ConversationController
 from kvchat.personas import Persona, Personas
-from kvchat.store import Conversation, SearchHit, Store, StoreError, Tab
+from kvchat.store import Conversation, SearchHit, Store, StoredMessage, StoreError, Tab
 
 SEARCH_HITS = 500
 """What a search looks at; several hits can be in one conversation."""
@@ -26,6 +26,8 @@ class Stored:
     persona: str
     """What the user calls the persona it was started with."""
     is_open: bool
+    message_id: int | None = None
+    """The message that was found; None for a title, or when nothing was looked for."""
 
 
 class Workspace:
@@ -88,6 +90,24 @@ class Workspace:
         self.save()
         return tab
 
+    def open_continuation(
+        self, tab: ConversationController, messages: Sequence[StoredMessage] = ()
+    ) -> ConversationController:
+        """Add a conversation with the persona and the settings of another, which begins with copies of `messages`.
+        Raises StoreError."""
+        old = tab.conversation
+        new = self._store.create_conversation(
+            title=f"{old.title} (continued)",
+            persona=old.persona,
+            system_prompt=old.system_prompt,
+            model=self._config.model,
+            sampling=old.sampling,
+        )
+        leaf_id = None
+        for message in messages:
+            leaf_id = self._store.append_message(new.id, leaf_id, message.role, message.text, status=message.status).id
+        return self._open(Tab(new.id))
+
     def open_stored(self, conversation_id: str) -> ConversationController:
         """Open a conversation of the history, or find its tab. Raises StoreError."""
         closed = next((tab for tab in self._closed if tab.conversation_id == conversation_id), None)
@@ -107,9 +127,21 @@ class Workspace:
             if hit.conversation.leaf_id is not None:
                 found.setdefault(hit.conversation.id, hit)
         shown = [
-            self._stored(hit.conversation, hit.snippet if hit.message else "") for hit in list(found.values())[:limit]
+            self._stored(hit.conversation, hit.snippet, hit.message.id)
+            if hit.message
+            else self._stored(hit.conversation)
+            for hit in list(found.values())[:limit]
         ]
         return shown, max(0, len(found) - limit) if len(hits) < SEARCH_HITS else None
+
+    def archive(self, conversation: Conversation) -> None:
+        """Take a conversation out of the list, where only words find it; or put it back. Raises StoreError."""
+        self._store.update_conversation(conversation.id, archived=not conversation.archived)
+
+    def delete(self, conversation: Conversation) -> None:
+        """Delete a conversation that is not open, for good. Raises StoreError."""
+        self._closed = [tab for tab in self._closed if tab.conversation_id != conversation.id]
+        self._store.delete_conversation(conversation.id)
 
     def reopen(self) -> ConversationController | None:
         """Open the tab closed last again, with its draft. Raises StoreError."""
@@ -158,12 +190,12 @@ class Workspace:
         """The persona a conversation was started with, if it still exists."""
         return self._persona(tab.conversation)
 
-    def _stored(self, conversation: Conversation, found: str = "") -> Stored:
+    def _stored(self, conversation: Conversation, found: str = "", message_id: int | None = None) -> Stored:
         if not found and conversation.leaf_id is not None:
             found = self._store.message(conversation.leaf_id).text
         persona = self._persona(conversation)
         name = (persona.title or persona.name) if persona else conversation.persona
-        return Stored(conversation, found, name, self.find(conversation.id) is not None)
+        return Stored(conversation, found, name, self.find(conversation.id) is not None, message_id)
 
     def _persona(self, conversation: Conversation) -> Persona | None:
         return next((each for each in self._personas.all if each.name == conversation.persona), None)

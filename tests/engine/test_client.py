@@ -72,7 +72,7 @@ def test_a_refused_request_fails_with_the_reason(make_client: MakeClient, collec
     client = make_client()
     client.start(collector)
     failed = collector.until(ended(client.submit(GenerationRequest((1,) * 600))))
-    assert isinstance(failed, Failed) and failed.refused and "the context holds 512" in failed.error
+    assert isinstance(failed, Failed) and failed.refused and failed.too_long and "the context holds 512" in failed.error
 
 
 def test_a_model_that_cannot_load_fails_what_waits_for_it(make_client: MakeClient, collector: Collector) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from textual import on, work
-from textual.app import ComposeResult
+from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Horizontal
 from textual.screen import Screen
 from textual.timer import Timer
@@ -18,16 +18,22 @@ from engine.api import EngineState, EngineStats
 from kvchat.conversation import Change, ConversationController
 from kvchat.personas import Persona, Personas
 from kvchat.store import StoreError
-from kvchat.tui import keys
-from kvchat.tui.format import printable
+from kvchat.tui import keys, slash
+from kvchat.tui.completion import Candidate, argument_candidates, command_candidates, path_candidates
+from kvchat.tui.context import WARN_ABOVE, newest_turns, summary_request
+from kvchat.tui.estimate import estimated_tokens, sending_cost
+from kvchat.tui.external_editor import EditorError, edit
+from kvchat.tui.format import count, percent, printable
 from kvchat.tui.monitor import Monitor
 from kvchat.tui.widgets.chat_pane import ChatPane
+from kvchat.tui.widgets.composer import Composer
 from kvchat.tui.widgets.panel import Panel, PanelMode, PanelStrip
 from kvchat.tui.widgets.status import Banner, Status
 from kvchat.tui.widgets.tab_bar import Badge, TabBar, TabView
 from kvchat.tui.workspace import Workspace
 
 if TYPE_CHECKING:
+    from textual.notifications import SeverityLevel
     from textual.widgets import Markdown
 
 PANEL_REFRESH_S = 0.25
@@ -45,7 +51,7 @@ class ChatScreen(Screen[None]):
     def __init__(self, workspace: Workspace, personas: Personas, panel: PanelMode) -> None:
         super().__init__(classes=f"-panel-{panel}")
         self.workspace = workspace
-        self._personas = personas
+        self.personas = personas
         self._panel_mode = panel
         self._monitor = Monitor()
         self._panel_timer: Timer | None = None
@@ -55,6 +61,8 @@ class ChatScreen(Screen[None]):
         self._switcher = ContentSwitcher()
         self._panes: dict[str, ChatPane] = {}
         """By conversation id; a pane is made when its tab is shown first."""
+        self._warned: set[str] = set()
+        """Conversations whose user was told that the context is nearly full."""
         self._panels = (Panel(), PanelStrip())
         self._status = Status()
 
@@ -87,6 +95,12 @@ class ChatScreen(Screen[None]):
             self._complain(tab.trouble)
         if change == "refused":
             self._complain(f"not sent: {tab.refusal}")
+        if change == "ended":
+            self._tell_of_hidden(tab)
+            if metrics := tab.messages[-1].metrics:
+                self._monitor.replied(metrics)
+        if change in ("ended", "refused"):
+            self._ask_about_context()
         self._refresh_around()
 
     def engine_changed(self, engine: EngineState, advice: str) -> None:
@@ -107,12 +121,13 @@ class ChatScreen(Screen[None]):
         tab = self.workspace.active
         pane = self._panes.get(tab.id)
         if pane is None:
-            pane = self._panes[tab.id] = ChatPane(tab, self.workspace.persona_of(tab))
+            pane = self._panes[tab.id] = ChatPane(tab, self.workspace.persona_of(tab), self._complete, self.run_command)
             await self._switcher.mount(pane)
         self._switcher.current = pane.id
         pane.focus_composer()
         pane.transcript.changed()
         self._refresh_around()
+        self._ask_about_context()
 
     def _refresh_around(self) -> None:
         """Everything but the conversation itself."""
@@ -139,14 +154,70 @@ class ChatScreen(Screen[None]):
 
     def _draw_panel(self) -> None:
         self._panel_timer = None
+        self._forecast()
         tab = self.workspace.active
         debug = self._panel_mode == "debug"
-        vitals = self._monitor.vitals(tab, self.workspace.persona_of(tab), debug)
+        titles = {each.id: printable(each.title) or "New chat" for each in self.workspace.tabs}
+        vitals = self._monitor.vitals(tab, self.workspace.persona_of(tab), titles, debug)
         for panel in self._panels:
             if panel.display:
                 panel.show(vitals)
         if debug:
             self._refresh_panel(DEBUG_REFRESH_S)  # the interface changes while the engine has nothing new
+
+    @on(Composer.Changed)
+    def _forecast(self) -> None:
+        """Say what sending the draft will cost, and how full the context is."""
+        tab, limit = self.workspace.active, self._monitor.context_length
+        pane = self._panes.get(tab.id)
+        if pane is None or not limit:
+            return
+        filled = tab.context_tokens / limit
+        parts = [f"context {percent(filled)}"] if tab.context_tokens else []
+        text = pane.composer.text
+        if text and not slash.is_command(text):
+            new = estimated_tokens(text if tab.messages else tab.conversation.system_prompt + text)
+            parts.insert(0, sending_cost(new, tab.context_tokens, self._monitor.prefill_tokens_per_s))
+        pane.composer.forecast(" · ".join(parts), filled > WARN_ABOVE)
+        if filled <= WARN_ABOVE:
+            self._warned.discard(tab.id)
+        elif tab.id not in self._warned:
+            self._warned.add(tab.id)
+            left = count(max(0, limit - tab.context_tokens))
+            self.notify(f"Context {percent(filled)} full: {left} tokens left", severity="warning")
+
+    def _tell_of_hidden(self, tab: ConversationController) -> None:
+        last = tab.messages[-1]
+        if tab.visible or last.status not in ("complete", "failed"):
+            return
+        what = "the reply is here" if last.status == "complete" else f"the reply failed: {last.error}"
+        title = printable(tab.title)
+        severity: SeverityLevel = "information" if last.status == "complete" else "error"
+        self.notify(printable(what), title=title, severity=severity, markup=False)
+
+    @work
+    async def _ask_about_context(self) -> None:
+        """Let the user choose how to go on when the context of the tab that is shown is full."""
+        from kvchat.tui.screens.context_full import ContextFullScreen
+
+        tab, limit = self.workspace.active, self._monitor.context_length
+        if not tab.context_full or not tab.messages:
+            return
+        tab.context_full = False
+        choice = await self.app.push_screen_wait(ContextFullScreen())
+        if choice == "stop" or self.workspace.find(tab.id) is None:
+            return
+        with self._complaining():
+            kept = newest_turns(tab.messages, limit) if choice == "drop" else []
+            new = self.workspace.open_continuation(tab, kept)
+            new.draft, tab.draft = tab.draft, ""
+            await self.show_tab(new)
+            await self._panes[tab.id].composer.clear()
+            if choice == "summarise":
+                new.send(summary_request(tab.messages, limit))
+            else:
+                left = count(len(tab.messages) - len(kept))
+                self.notify(f"{left} older messages are not read any more; they stay in the other tab", timeout=8)
 
     def _watch(self) -> None:
         """Watch the interface while that is shown, or has a reason to lag."""
@@ -182,15 +253,16 @@ class ChatScreen(Screen[None]):
     async def action_pick_persona(self) -> None:
         from kvchat.tui.screens.personas import PersonaScreen
 
-        choice = await self.app.push_screen_wait(PersonaScreen(self._personas.all, self.workspace.default_persona.name))
+        choice = await self.app.push_screen_wait(PersonaScreen(self.personas.all, self.workspace.default_persona.name))
         if choice:
             await self.open_tab(choice)
 
     def action_close_tab(self) -> None:
-        self._close_tab(self.workspace.active)
+        self.close_tab(self.workspace.active)
 
     @work
-    async def _close_tab(self, tab: ConversationController) -> None:
+    async def close_tab(self, tab: ConversationController) -> None:
+        """Close a tab, and ask before a reply is cut."""
         if tab.reply and not await self._confirm("A reply is still running here. Stop it and close the tab?", "Close"):
             return
         if self.workspace.find(tab.id) is None:
@@ -208,12 +280,18 @@ class ChatScreen(Screen[None]):
             else:
                 self.notify("no closed tab; Ctrl+O opens any conversation")
 
+    def action_open_conversation(self) -> None:
+        self.find("")
+
     @work
-    async def action_open_conversation(self) -> None:
+    async def find(self, words: str) -> None:
+        """Let the user open a conversation that contains the words."""
         from kvchat.tui.screens.history import HistoryScreen
 
-        if conversation_id := await self.app.push_screen_wait(HistoryScreen(self.workspace.history)):
-            await self.open_stored(conversation_id)
+        if chosen := await self.app.push_screen_wait(HistoryScreen(self.workspace, words)):
+            await self.open_stored(chosen.conversation.id)
+            if chosen.message_id is not None:
+                await self.active_pane.transcript.show_message(chosen.message_id)
 
     @work
     async def action_rename_tab(self) -> None:
@@ -245,7 +323,7 @@ class ChatScreen(Screen[None]):
     @on(TabBar.CloseWanted)
     def _close_wanted(self, event: TabBar.CloseWanted) -> None:
         if tab := self.workspace.find(event.conversation_id):
-            self._close_tab(tab)
+            self.close_tab(tab)
 
     @on(TabBar.NewWanted)
     async def _new_wanted(self) -> None:
@@ -253,8 +331,44 @@ class ChatScreen(Screen[None]):
 
     # The conversation
 
+    async def run_command(self, text: str) -> bool:
+        """Do what a line that begins with a slash says; False, after a complaint, when that is not possible."""
+        try:
+            await slash.run(self, text)
+        except (slash.CommandError, StoreError) as problem:
+            self._complain(str(problem))
+            return False
+        return True
+
+    async def write(self, text: str) -> None:
+        """Put a text into the composer, for the user to go on with."""
+        await self.active_pane.composer.set_draft(text)
+
+    def _complete(self, before: str) -> Sequence[Candidate]:
+        name = before[1:].partition(" ")[0]
+        command = next((each for each in slash.COMMANDS if each.name == name), None)
+        return (
+            command_candidates(before, slash.COMMANDS)
+            or (argument_candidates(before, command.choices(self)) if command else [])
+            or path_candidates(before)
+        )
+
+    async def action_edit_outside(self) -> None:
+        composer = self.active_pane.composer
+        try:
+            with self.app.suspend():
+                text = edit(composer.editor.text)
+        except SuspendNotSupported:
+            self._complain("this terminal cannot be left to another program")
+        except EditorError as error:
+            self._complain(str(error))
+        else:
+            composer.editor.load_text(text)
+            composer.editor.move_cursor(composer.editor.document.end)
+
     def action_stop(self) -> None:
-        self.workspace.active.stop()
+        if not self.active_pane.composer.close_completions():
+            self.workspace.active.stop()
 
     def action_retry(self) -> None:
         with self._complaining():
@@ -309,7 +423,7 @@ class ChatScreen(Screen[None]):
     def action_help(self) -> None:
         from kvchat.tui.screens.help import HelpScreen
 
-        self.app.push_screen(HelpScreen(keys.sections()))
+        self.app.push_screen(HelpScreen(keys.sections(), slash.COMMANDS))
 
     @property
     def active_pane(self) -> ChatPane:

@@ -1,4 +1,4 @@
-"""All keys, on one page."""
+"""All keys and commands, on one page."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from textual.containers import HorizontalGroup, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from kvchat.tui.slash import SlashCommand
+
 
 class HelpScreen(ModalScreen[None]):
-    """Lists bindings under their headings."""
+    """Lists bindings under their headings, then the commands."""
 
     BINDINGS = [Binding("escape,f1,q,enter", "dismiss", "Close", show=False)]
 
-    def __init__(self, sections: Mapping[str, Sequence[BindingType]]) -> None:
+    def __init__(self, sections: Mapping[str, Sequence[BindingType]], commands: Sequence[SlashCommand]) -> None:
         super().__init__()
         self._sections = sections
+        self._commands = commands
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="help"):
@@ -28,6 +31,9 @@ class HelpScreen(ModalScreen[None]):
                 for title, bindings in self._sections.items():
                     yield Static(title, classes="subheading", markup=False)
                     yield from self._lines(bindings)
+                yield Static("Commands, written as a message", classes="subheading", markup=False)
+                for command in self._commands:
+                    yield from self._line(command.usage, command.about)
             yield Static("Esc closes this page", classes="hint", markup=False)
 
     def _lines(self, bindings: Sequence[BindingType]) -> ComposeResult:
@@ -35,6 +41,9 @@ class HelpScreen(ModalScreen[None]):
         for _, [*alternatives] in same_action:
             keys = ", ".join(self.app.get_key_display(binding) for binding in alternatives)
             about = alternatives[0].tooltip or alternatives[0].description
-            with HorizontalGroup():
-                yield Static(keys, classes="key", markup=False)
-                yield Static(about, classes="about", markup=False)
+            yield from self._line(keys, about)
+
+    def _line(self, what: str, about: str) -> ComposeResult:
+        with HorizontalGroup():
+            yield Static(what, classes="key", markup=False)
+            yield Static(about, classes="about", markup=False)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from textual.content import Content
+from textual.events import MouseMove
 from textual.widget import Widget
 
 from engine.api import BLOCK_CACHED, BLOCK_FREE, BLOCK_OWNED, BLOCK_SHARED, EngineStats
@@ -67,15 +69,38 @@ class BlockMap(Widget):
         super().__init__()
         self._blocks = b""
         self._own_code: int | None = None
+        self._names: Sequence[str] = ()
+        self._columns = self._per_cell = 1
+        """Of the last drawing."""
 
-    def show(self, blocks: bytes, own_code: int | None) -> None:
-        """Draw this snapshot from now on."""
-        self._blocks, self._own_code = blocks, own_code
+    def show(self, blocks: bytes, own_code: int | None, names: Sequence[str]) -> None:
+        """Draw this snapshot from now on; `names` are those of the owners, in the order of their codes."""
+        self._blocks, self._own_code, self._names = blocks, own_code, names
         self.refresh()
+
+    def on_mouse_move(self, event: MouseMove) -> None:
+        """Name whose the block under the mouse is."""
+        offset = event.get_content_offset(self)
+        beside = len(self._blocks)
+        start = beside if offset is None else (offset.y * self._columns + offset.x // 2) * self._per_cell
+        blocks = self._blocks[start : start + self._per_cell]
+        self.tooltip = Content(self._describe(start, blocks)) if blocks else None
+
+    def _describe(self, start: int, blocks: bytes) -> str:
+        last = start + len(blocks) - 1
+        where = f"block {count(start)}" if start == last else f"blocks {count(start)} to {count(last)}"
+        return "\n".join([where, *(self._owner_name(code) for code in dict.fromkeys(blocks))])
+
+    def _owner_name(self, code: int) -> str:
+        if code < BLOCK_OWNED:
+            return {BLOCK_FREE: "free", BLOCK_CACHED: "cached, of no running reply", BLOCK_SHARED: "shared"}[code]
+        owner = code - BLOCK_OWNED
+        return self._names[owner] if owner < len(self._names) else "another conversation"
 
     def render(self) -> Content:
         columns, rows = max(1, (self.content_size.width + 1) // 2), self.content_size.height - 1
         drawn, per_cell = draw(self._blocks, self._own_code, columns * rows)
+        self._columns, self._per_cell = columns, per_cell
         lines = [
             Content(" ").join(Content.styled(cell.glyph, cell.variable) for cell in drawn[start : start + columns])
             for start in range(0, len(drawn), columns)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -12,6 +14,8 @@ from textual.widgets import Static
 from kvchat.conversation import Change, ConversationController
 from kvchat.personas import Persona
 from kvchat.store import StoreError
+from kvchat.tui.slash import is_command, message_of
+from kvchat.tui.widgets.completions import Complete
 from kvchat.tui.widgets.composer import Composer
 from kvchat.tui.widgets.transcript import Transcript
 from kvchat.tui.widgets.welcome import Welcome
@@ -30,11 +34,19 @@ class MoreBelow(Static):
 class ChatPane(Vertical):
     """Shows one conversation and sends what is written in it."""
 
-    def __init__(self, controller: ConversationController, persona: Persona | None) -> None:
+    def __init__(
+        self,
+        controller: ConversationController,
+        persona: Persona | None,
+        complete: Complete,
+        run_command: Callable[[str], Awaitable[bool]],
+    ) -> None:
+        """`run_command` obeys a /command and returns whether it could."""
         super().__init__(id=f"pane-{controller.id}")
         self.controller = controller
         self.transcript = Transcript(controller)
-        self.composer = Composer(controller.draft)
+        self.composer = Composer(controller.draft, complete)
+        self._run_command = run_command
         self._welcome = Welcome(persona)
         self._more_below = MoreBelow()
         self._draft_timer: Timer | None = None
@@ -69,8 +81,14 @@ class ChatPane(Vertical):
     async def _send(self, event: Composer.Submitted) -> None:
         event.stop()
         draft, self.controller.draft = self.controller.draft, ""
+        if is_command(event.text):
+            written = self.composer.draft
+            await self.composer.clear()  # before the command: it may close the tab
+            if not await self._run_command(event.text):
+                await self.composer.set_draft(written)
+            return
         try:
-            self.controller.send(event.text)
+            self.controller.send(message_of(event.text))
         except StoreError as error:
             self.controller.draft = draft
             self.notify(f"not sent: {error}", severity="error", markup=False)
@@ -80,7 +98,6 @@ class ChatPane(Vertical):
 
     @on(Composer.Changed)
     def _keep_draft(self, event: Composer.Changed) -> None:
-        event.stop()
         if event.draft == self.controller.draft:
             return
         self.controller.draft = event.draft

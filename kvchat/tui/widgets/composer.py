@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import cast
 
 from textual import on
@@ -15,7 +16,11 @@ from textual.keys import Keys
 from textual.message import Message
 from textual.widgets import Static, TextArea
 
-from kvchat.tui.format import count, typed
+from kvchat.tui.attachments import AttachmentError, attached_name, read_attachment
+from kvchat.tui.completion import Candidate
+from kvchat.tui.estimate import estimated_tokens
+from kvchat.tui.format import count, printable, size, typed
+from kvchat.tui.widgets.completions import Complete, Completions
 
 CHIP_LINES = 20
 CHIP_CHARACTERS = 2_000
@@ -27,7 +32,7 @@ cast(dict[str, object], ANSI_SEQUENCES_KEYS)["\x1b\r"] = (Keys.ControlJ,)
 
 
 class Chip(Static):
-    """A large paste: a click puts it into the text, a click on the cross removes it."""
+    """A large paste or a file: a click puts it into the text, a click on the cross removes it."""
 
     CROSS = " ✕ "
 
@@ -40,14 +45,19 @@ class Chip(Static):
             self.keep_text = keep_text
 
     def __init__(self, text: str) -> None:
-        lines = text.rstrip("\n").count("\n") + 1
-        label = f" pasted · {count(lines)} lines" if lines > 1 else f" pasted · {count(len(text))} characters"
-        super().__init__(Content.assemble(label, (self.CROSS, "$foreground-muted")))
+        super().__init__(Content.assemble(f" {_label(text)}", (self.CROSS, "$foreground-muted")))
         self.text = text
         self.tooltip = "Click to edit as text"
 
     def on_click(self, event: Click) -> None:
         self.post_message(self.Clicked(self, keep_text=event.x < self.size.width - len(self.CROSS)))
+
+
+def _label(text: str) -> str:
+    if name := attached_name(text):
+        return f"{printable(name)} · {size(len(text.encode()))} · about {count(estimated_tokens(text))} tokens"
+    lines = text.rstrip("\n").count("\n") + 1
+    return f"pasted · {count(lines)} lines" if lines > 1 else f"pasted · {count(len(text))} characters"
 
 
 class Editor(TextArea):
@@ -56,6 +66,7 @@ class Editor(TextArea):
     BINDINGS = [
         Binding("enter", "send", "Send"),
         Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line"),
+        Binding("tab", "complete", show=False, tooltip="Complete a /command, or an @path to attach the file"),
     ]
 
     def __init__(self, composer: Composer) -> None:
@@ -65,6 +76,10 @@ class Editor(TextArea):
     async def on_key(self, event: Key) -> None:
         """Do what a key is bound to before the next one is read: left to Textual, the key would first travel to the
         application, and characters typed after it would overtake it."""
+        if await self._composer.completion_key(event.key):
+            event.stop()
+            event.prevent_default()
+            return
         for binding in self._bindings.key_to_bindings.get(event.key, ()):
             if await self.app.run_action(binding.action, self):
                 event.stop()
@@ -73,6 +88,9 @@ class Editor(TextArea):
 
     async def action_send(self) -> None:
         await self._composer.submit()
+
+    def action_complete(self) -> None:
+        """Without anything to complete, Tab does nothing: the keys stay with the text."""
 
     def action_newline(self) -> None:
         self.insert("\n")
@@ -127,13 +145,15 @@ class Composer(Vertical):
     class RecallWanted(Message):
         """The user wants the last message back in the composer."""
 
-    def __init__(self, draft: str = "") -> None:
+    def __init__(self, draft: str = "", complete: Complete = lambda before: ()) -> None:
         super().__init__()
+        self._completions = Completions(complete)
         self.editor = Editor(self)
         self._chips = Horizontal(classes="chips")
         self._initial_draft = draft
 
     def compose(self) -> ComposeResult:
+        yield self._completions
         yield self._chips
         yield self.editor
 
@@ -171,6 +191,44 @@ class Composer(Vertical):
         if text := self.text:
             await self._tell(self.Submitted(text))
 
+    async def completion_key(self, key: str) -> bool:
+        """Let the list of completions have a key; whether it had a use for it."""
+        self._offer()
+        candidate = self._completions.candidate
+        if candidate is None:
+            return False
+        match key:
+            case "up":
+                self._completions.action_cursor_up()
+            case "down":
+                self._completions.action_cursor_down()
+            case "escape":
+                self._completions.dismiss()
+            case "tab" | "enter":
+                await self._accept(candidate)
+                if key == "enter" and candidate.final:
+                    await self.submit()
+            case _:
+                return False
+        return True
+
+    def close_completions(self) -> bool:
+        """Close the list of completions; whether it was open."""
+        return self._completions.dismiss()
+
+    async def attach(self, path: Path) -> None:
+        """Take a text file along, or say why not."""
+        try:
+            text = read_attachment(path)
+        except AttachmentError as error:
+            self.notify(printable(str(error)), severity="error", timeout=10, markup=False)
+        else:
+            await self.add_chip(text)
+
+    def forecast(self, text: str, warn: bool) -> None:
+        """Say something about sending, in the frame below the text."""
+        self.border_subtitle = Content.styled(text, "$text-warning" if warn else "$foreground-muted")
+
     async def recall(self) -> None:
         """Have the last message brought back, unless something is pasted here."""
         if not self._chips.query(Chip):
@@ -199,9 +257,28 @@ class Composer(Vertical):
         self._chips_changed()
         self.editor.focus()
 
+    @on(Completions.Chosen)
+    async def _chosen(self, event: Completions.Chosen) -> None:
+        event.stop()
+        await self._accept(event.candidate)
+        self.editor.focus()
+
+    async def _accept(self, candidate: Candidate) -> None:
+        row, column = self.editor.cursor_location
+        self.editor.replace(candidate.text, (row, column - candidate.replaces), (row, column))
+        if candidate.path:
+            await self.attach(candidate.path)
+        self._offer()
+
+    def _offer(self) -> None:
+        row, column = self.editor.cursor_location
+        before = self.editor.document.get_line(row)[:column]
+        self._completions.refresh_for(before if row == 0 or "@" in before else "")
+
     @on(TextArea.Changed)
     def _text_changed(self, event: TextArea.Changed) -> None:
         event.stop()
+        self._offer()
         self.post_message(self.Changed(self.draft))
 
     def _chips_changed(self) -> None:

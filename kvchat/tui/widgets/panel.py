@@ -27,7 +27,7 @@ from kvchat.tui.widgets.block_map import (
     count_owners,
     own_code,
 )
-from kvchat.tui.widgets.meters import bar, quiet, row, sparkline
+from kvchat.tui.widgets.meters import bar, charted, quiet, row, scale, sparkline
 
 PanelMode = Literal["full", "compact", "off", "debug"]
 
@@ -45,6 +45,11 @@ class Vitals:
     context_tokens: int = 0
     speeds: Sequence[float] = ()
     """Tokens/s of the engine lately, oldest first."""
+    ttfts: Sequence[float] = ()
+    """Of the last replies of any tab, in seconds, oldest first."""
+    tpots: Sequence[float] = ()
+    owner_names: Sequence[str] = ()
+    """What to call each of `stats.owners`."""
     responsiveness: Responsiveness | None = None
     """Of the interface; only where it is to be shown."""
 
@@ -103,7 +108,7 @@ class Panel(VerticalScroll, can_focus=False):
         """Show these numbers."""
         for readout in self.query(Readout):
             readout.show(vitals)
-        self.query_one(BlockMap).show(vitals.stats.block_map, vitals.own_code)
+        self.query_one(BlockMap).show(vitals.stats.block_map, vitals.own_code, vitals.owner_names)
 
 
 class PanelStrip(Readout):
@@ -136,8 +141,8 @@ def _tab(vitals: Vitals, width: int) -> Sequence[Content]:
     style = "$warning" if vitals.context_tokens > 0.9 * limit else OWN.variable
     return [
         row("persona", shorten(printable(vitals.persona), width - 10), width),
-        row("ttft", seconds(metrics.ttft_s), width),
-        row("tpot", seconds(metrics.tpot_s), width),
+        charted("ttft", vitals.ttfts, seconds(metrics.ttft_s), width),
+        charted("tpot", vitals.tpots, seconds(metrics.tpot_s), width),
         row("cached", cached, width),
         row("context", f"{count(vitals.context_tokens)} / {count(limit)}" if limit else NOTHING, width),
         bar([(vitals.context_tokens, style)], limit, width),
@@ -148,7 +153,7 @@ def _engine(vitals: Vitals, width: int) -> Sequence[Content]:
     stats = vitals.stats
     waiting = f" · {count(stats.waiting)} waiting" if stats.waiting else ""
     return [
-        row("tokens/s", rate(vitals.speed), width),
+        row(f"tokens/s, 0–{scale(vitals.speeds):g}" if vitals.speeds else "tokens/s", rate(vitals.speed), width),
         Content.styled(sparkline(vitals.speeds, width), "$primary" if vitals.speed else "$kv-cached"),
         row("running", f"{count(stats.running)}{waiting}", width),
         row("hit rate", percent(stats.hit_rate), width),

@@ -72,6 +72,16 @@ class Transcript(VerticalScroll, can_focus=False):
         """Show the end, and keep it in view."""
         self.scroll_end(animate=False)
 
+    async def show_message(self, message_id: int) -> None:
+        """Bring a message to the top of the view, if the branch that is shown has it."""
+        index = next((i for i, each in enumerate(self.controller.messages) if each.id == message_id), None)
+        if index is None:
+            return
+        self._first = min(self._first, index)
+        self._stale = True
+        await self.catch_up()
+        self.call_after_refresh(self.scroll_to_widget, self._mounted[message_id], animate=False, top=True)
+
     def toggle_folds(self) -> None:
         """Fold or unfold all long messages."""
         for message in self.query(UserMessage):

@@ -127,8 +127,8 @@ class ScriptedClient(EngineClient):
         text = "".join(delta.text for delta in deltas)
         self.emit(Finished(request_id, finish_reason, text, token_ids, metrics(len(token_ids))))
 
-    def refuse(self, request_id: str, error: str, for_good: bool = False) -> None:
-        self.emit(Failed(request_id, error, refused=for_good))
+    def refuse(self, request_id: str, error: str, for_good: bool = False, too_long: bool = False) -> None:
+        self.emit(Failed(request_id, error, refused=for_good or too_long, too_long=too_long))
 
     def reply(self, request_id: str, text: str) -> None:
         """The whole life of a reply."""

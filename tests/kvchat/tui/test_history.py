@@ -147,3 +147,57 @@ async def test_the_list_fits_every_size(open_chat: Open, store: Store, size: tup
     async with open_chat(size=size) as chat:
         await chat.press("ctrl+o")
         await chat.shows("Fish", "Birds", "Esc cancels")
+
+
+async def test_what_was_found_is_jumped_to(open_chat: Open, store: Store) -> None:
+    add(store, "Long", *(f"message {number} " + ("albatross" if number == 4 else "") for number in range(60)))
+    async with open_chat() as chat:
+        await chat.press("ctrl+o")
+        await chat.type("albatross")
+        assert await listed(chat) == ["Long"]
+        await chat.press("enter")
+        await chat.shows("message 4 albatross")
+
+
+async def test_an_archived_conversation_is_found_by_words_only_and_can_be_put_back(
+    open_chat: Open, store: Store
+) -> None:
+    add(store, "Birds", "Where do albatrosses nest?")
+    add(store, "Fish", "What do they eat?")
+    async with open_chat() as chat:
+        await chat.press("ctrl+o")
+        assert await listed(chat) == ["Fish", "Birds"]
+        await chat.press("f8")
+        assert await listed(chat) == ["Birds"]
+        await chat.type("fish")
+        assert await listed(chat) == ["Fish"]
+        await chat.shows("archived · ")
+        await chat.press("f8")
+        assert not store.conversations()[0].archived
+
+
+async def test_a_conversation_is_deleted_after_a_question(open_chat: Open, store: Store) -> None:
+    add(store, "Birds", "Where do albatrosses nest?")
+    add(store, "Fish", "What do they eat?")
+    async with open_chat() as chat:
+        await chat.press("ctrl+o")
+        await chat.shows("Fish")
+        await chat.press("ctrl+x")
+        await chat.shows("Delete this conversation for good?")
+        await chat.press("n")
+        assert await listed(chat) == ["Fish", "Birds"]
+        await chat.press("ctrl+x")
+        await chat.shows("Delete this conversation for good?")
+        await chat.press("y")
+        await chat.shows("1 shown")
+        assert await listed(chat) == ["Birds"]
+
+
+async def test_an_open_conversation_is_not_deleted(open_chat: Open, store: Store) -> None:
+    async with open_chat() as chat:
+        await chat.send("one")
+        await chat.press("ctrl+o")
+        await chat.shows("Open conversation", "open · ")
+        await chat.press("ctrl+x")
+        await chat.shows("close its tab first")
+        assert store.conversations()

@@ -8,8 +8,8 @@ from scripted_client import metrics, stats
 
 from engine.api import BLOCK_CACHED, BLOCK_FREE, BLOCK_OWNED, BLOCK_SHARED, Progress
 from kvchat.config import Config, UiConfig
-from kvchat.tui.widgets.block_map import CACHED, FREE, OTHER, OWN, SHARED, count_owners, draw, own_code
-from kvchat.tui.widgets.meters import bar, row, sparkline
+from kvchat.tui.widgets.block_map import CACHED, FREE, OTHER, OWN, SHARED, BlockMap, count_owners, draw, own_code
+from kvchat.tui.widgets.meters import bar, charted, row, scale, sparkline
 
 LARGE = (120, 36)
 BLOCKS = bytes([BLOCK_SHARED] * 2 + [BLOCK_OWNED] * 3 + [BLOCK_OWNED + 1] * 4 + [BLOCK_CACHED] + [BLOCK_FREE] * 6)
@@ -108,8 +108,15 @@ def test_no_pool_yet_draws_nothing() -> None:
     assert draw(b"", None, cells=10) == ([], 1)
 
 
-def test_a_sparkline_is_scaled_to_its_largest_value() -> None:
+@pytest.mark.parametrize(("top", "end"), [(0.0, 0), (0.18, 0.2), (1, 1), (3, 5), (6, 10), (41.5, 50), (306, 500)])
+def test_a_scale_ends_at_a_round_number(top: float, end: float) -> None:
+    assert scale([0.0, top]) == pytest.approx(end)
+
+
+def test_a_sparkline_keeps_its_scale_while_values_move() -> None:
     assert sparkline([0, 5, 10, 20], 4) == "▁▃▅█"
+    assert sparkline([0, 5, 10, 19], 4) == "▁▃▅█"
+    assert sparkline([20, 5, 5], 2) == "▃▃", "what scrolled away still belongs to the scale"
     assert sparkline([10], 3) == "▁▁█"
     assert sparkline([], 3) == "▁▁▁"
 
@@ -124,3 +131,29 @@ def test_a_bar_has_its_width_and_shows_every_part_that_is_there(parts: list[int]
 
 def test_a_row_fills_its_width() -> None:
     assert row("ttft", "182 ms", 14).plain == "ttft    182 ms"
+
+
+def test_a_row_with_a_chart_is_as_wide_as_one_without() -> None:
+    assert charted("ttft", [1, 2], "182 ms", 30).plain == "ttft" + " " * 16 + "▅█  182 ms"
+    assert charted("ttft", [1], "182 ms", 30).plain == row("ttft", "182 ms", 30).plain
+    assert charted("ttft", [1, 2], "182 ms", 12).plain == row("ttft", "182 ms", 12).plain
+
+
+async def test_earlier_replies_are_charted_beside_the_last(open_chat: Open) -> None:
+    async with open_chat(size=LARGE) as chat:
+        for text in ("one", "two"):
+            chat.client.reply(await chat.send(text), "some words")
+            await chat.until(lambda: not chat.tab.reply)
+        await chat.shows("██  182 ms", "24.1 ms")
+
+
+async def test_a_block_tells_whose_it_is_under_the_mouse(open_chat: Open) -> None:
+    async with open_chat(size=LARGE) as chat:
+        request = await chat.send("Where do birds nest?")
+        chat.client.accept(request)
+        chat.client.emit(stats([(chat.tab.id, 3), ("somebody else", 4)], shared=1))
+        await chat.shows("■ this tab    3")
+        block_map = chat.app.screen.query_one(BlockMap)
+        for column, owner in ((0, "shared"), (2, "Where do birds nest?"), (8, "another"), (20, "free")):
+            await chat.pilot.hover(block_map, offset=(column, 0))
+            await chat.until(lambda owner=owner: owner in str(block_map.tooltip))

@@ -1,0 +1,211 @@
+"""The commands that can be written in the composer: what completion, the help and the command palette are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from engine.api import SamplingParams
+from engine.errors import InvalidRequest
+from kvchat.toml_file import ConfigError
+from kvchat.tui.attachments import AttachmentError, read_attachment
+from kvchat.tui.format import statistics, tokens
+
+if TYPE_CHECKING:
+    from kvchat.tui.screens.chat import ChatScreen
+
+SETTINGS = tuple(name for name in SamplingParams.__struct_fields__ if name not in ("stop", "logit_bias"))
+"""What /set changes: the sampling parameters that are one value."""
+
+Choice = tuple[str, str]
+"""An argument, and what to say about it."""
+
+
+class CommandError(Exception):
+    """A command cannot be obeyed; one line fit to show."""
+
+
+def _no_choices(chat: ChatScreen) -> Sequence[Choice]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class SlashCommand:
+    """One command. `run(chat, argument)` obeys it and raises CommandError or StoreError."""
+
+    name: str
+    argument: str
+    """What stands for it in the help; empty when the command takes none."""
+    about: str
+    run: Callable[[ChatScreen, str], Awaitable[None]]
+    choices: Callable[[ChatScreen], Sequence[Choice]] = _no_choices
+
+    @property
+    def usage(self) -> str:
+        return f"/{self.name} {self.argument}".rstrip()
+
+
+def is_command(text: str) -> bool:
+    """Whether a message is a command; one that begins with two slashes is a message that begins with one."""
+    return text.startswith("/") and not text.startswith("//")
+
+
+def message_of(text: str) -> str:
+    """The message that is sent for what was written."""
+    return text[1:] if text.startswith("//") else text
+
+
+async def run(chat: ChatScreen, text: str) -> None:
+    """Obey a command. Raises CommandError, StoreError."""
+    name, _, argument = text[1:].partition(" ")
+    name, argument = name.strip(), argument.strip()
+    command = next((each for each in COMMANDS if each.name == name), None)
+    if command is None:
+        first = name.split(maxsplit=1)[0] if name else ""
+        raise CommandError(f"unknown command /{first}: /help lists all; a message begins with two slashes: //{first}")
+    if argument and not command.argument:
+        raise CommandError(f"/{name} takes nothing after it")
+    if command.argument and not argument:
+        raise CommandError(f"write {command.usage}")
+    await command.run(chat, argument)
+
+
+async def _help(chat: ChatScreen, _: str) -> None:
+    chat.action_help()
+
+
+async def _persona(chat: ChatScreen, name: str) -> None:
+    try:
+        persona = chat.personas.named(name)
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+    await chat.open_tab(persona)
+
+
+async def _system(chat: ChatScreen, text: str) -> None:
+    tab = chat.workspace.active
+    if tab.messages:
+        raise CommandError("the conversation has begun under another system prompt: /new, then /system")
+    tab.set_system_prompt(text)
+    chat.notify("The system prompt of this tab is set", timeout=2)
+
+
+async def _temp(chat: ChatScreen, value: str) -> None:
+    _change_sampling(chat, "temperature", value)
+
+
+async def _set(chat: ChatScreen, argument: str) -> None:
+    key, _, value = argument.partition(" ")
+    if key not in SETTINGS:
+        raise CommandError(f"unknown setting '{key}': there are {', '.join(SETTINGS)}")
+    if not value.strip():
+        raise CommandError(f"write /set {key} VALUE")
+    _change_sampling(chat, key, value.strip())
+
+
+def _change_sampling(chat: ChatScreen, key: str, value: str) -> None:
+    tab = chat.workspace.active
+    given = msgspec.to_builtins(tab.conversation.sampling, str_keys=True) | {key: value}
+    if value == "none":
+        given[key] = None
+    try:
+        sampling = msgspec.convert(given, SamplingParams, strict=False)
+    except InvalidRequest as error:
+        raise CommandError(str(error)) from error
+    except msgspec.ValidationError as error:
+        raise CommandError(f"{key} cannot be '{value}': {error}") from error
+    tab.set_sampling(sampling)
+    chat.notify(f"{key} is {getattr(sampling, key)} in this tab, from the next reply on", timeout=3, markup=False)
+
+
+async def _title(chat: ChatScreen, title: str) -> None:
+    chat.workspace.active.rename(" ".join(title.split()))
+
+
+async def _attach(chat: ChatScreen, path: str) -> None:
+    try:
+        text = read_attachment(Path(path).expanduser())
+    except AttachmentError as error:
+        raise CommandError(str(error)) from error
+    await chat.active_pane.composer.add_chip(text)
+
+
+async def _retry(chat: ChatScreen, _: str) -> None:
+    if not chat.workspace.active.can_retry:
+        raise CommandError("no reply failed or was stopped here: nothing to try again")
+    chat.action_retry()
+
+
+async def _stop(chat: ChatScreen, _: str) -> None:
+    if not chat.workspace.active.reply:
+        raise CommandError("no reply is running here")
+    chat.action_stop()
+
+
+async def _new(chat: ChatScreen, _: str) -> None:
+    await chat.action_new_tab()
+
+
+async def _close(chat: ChatScreen, _: str) -> None:
+    chat.action_close_tab()
+
+
+async def _clear(chat: ChatScreen, _: str) -> None:
+    old = chat.workspace.active
+    await chat.open_tab(chat.workspace.persona_of(old) or chat.workspace.default_persona)
+    chat.close_tab(old)
+
+
+async def _copy(chat: ChatScreen, _: str) -> None:
+    if not chat.workspace.active.last_reply:
+        raise CommandError("there is no reply to copy")
+    chat.action_copy_reply()
+
+
+async def _stats(chat: ChatScreen, _: str) -> None:
+    tab = chat.workspace.active
+    if tab.metrics is None:
+        raise CommandError("there is no reply yet to tell about")
+    text = f"{statistics(tab.metrics)}\ncontext: {tokens(tab.context_tokens)}"
+    chat.notify(text, title="Last reply", timeout=10, markup=False)
+
+
+async def _find(chat: ChatScreen, words: str) -> None:
+    chat.find(words)
+
+
+async def _quit(chat: ChatScreen, _: str) -> None:
+    await chat.app.action_quit()
+
+
+def _persona_choices(chat: ChatScreen) -> Sequence[Choice]:
+    return [(persona.name, persona.description) for persona in chat.personas.all]
+
+
+def _setting_choices(chat: ChatScreen) -> Sequence[Choice]:
+    sampling = chat.workspace.active.conversation.sampling
+    return [(f"{name} ", f"now {getattr(sampling, name)}") for name in SETTINGS]
+
+
+COMMANDS = (
+    SlashCommand("help", "", "Show all keys and commands", _help),
+    SlashCommand("persona", "NAME", "Start a conversation with a persona", _persona, _persona_choices),
+    SlashCommand("system", "TEXT", "Set the system prompt, before the first message", _system),
+    SlashCommand("temp", "X", "Set the temperature of this tab; 0 is greedy", _temp),
+    SlashCommand("set", "KEY VALUE", "Set a sampling parameter of this tab", _set, _setting_choices),
+    SlashCommand("title", "TEXT", "Give the conversation a title", _title),
+    SlashCommand("attach", "PATH", "Attach a text file, as @ before its path does", _attach),
+    SlashCommand("retry", "", "Ask again for a reply that failed or was stopped", _retry),
+    SlashCommand("stop", "", "Stop the reply and keep what arrived", _stop),
+    SlashCommand("new", "", "Start a conversation with the default persona", _new),
+    SlashCommand("close", "", "Close the tab; the conversation stays in the history", _close),
+    SlashCommand("clear", "", "Start over with the same persona", _clear),
+    SlashCommand("copy", "", "Copy the last reply to the clipboard", _copy),
+    SlashCommand("stats", "", "Tell what the last reply cost", _stats),
+    SlashCommand("find", "TEXT", "Search all conversations", _find),
+    SlashCommand("quit", "", "Leave; the tabs come back the next time", _quit),
+)

@@ -1,0 +1,122 @@
+"""What sending costs, how full the context is, and what can be done when it is full."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from chat_driver import Chat, Open
+from scripted_client import MODEL, stats
+
+from engine.api import EngineState
+from kvchat.tui.estimate import estimated_tokens, sending_cost
+
+
+async def small_context(chat: Chat, tokens: int) -> None:
+    model = msgspec.structs.replace(MODEL, context_length=tokens)
+    chat.client.emit(EngineState("ready", model=model), stats())
+    await chat.pilot.pause()
+
+
+async def answered(chat: Chat, text: str, reply: str) -> None:
+    chat.client.reply(await chat.send(text), reply)
+    await chat.until(lambda: not chat.tab.reply)
+
+
+@pytest.mark.parametrize(
+    ("new", "cached", "rate", "said"),
+    [
+        (412, 6180, 460.0, "about 412 new + 6,180 cached, about 0.9 s to first token"),
+        (412, 0, 4600.0, "about 412 new, about 0.1 s to first token"),
+        (412, 6180, 0.0, "about 412 new + 6,180 cached tokens"),
+    ],
+)
+def test_the_cost_of_sending_in_words(new: int, cached: int, rate: float, said: str) -> None:
+    assert sending_cost(new, cached, rate) == said
+
+
+def test_every_text_is_some_tokens() -> None:
+    assert estimated_tokens("a") == 1
+    assert estimated_tokens("four" * 100) == 100
+    assert estimated_tokens("漢字") > estimated_tokens("ab")
+
+
+async def test_the_draft_says_what_sending_it_will_cost(open_chat: Open) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await answered(chat, "one two three", "four five six")
+        cached = chat.tab.context_tokens
+        await chat.type("a draft of some words")
+        await chat.shows(f"about 6 new + {cached} cached tokens")
+        chat.client.emit(msgspec.structs.replace(stats(), prefill_tokens_per_s=3.0))
+        await chat.shows(f"about 6 new + {cached} cached, about 2.0 s to first token")
+        chat.client.emit(stats())
+        await chat.press("!")
+        await chat.shows("2.0 s to first token")
+
+
+async def test_a_nearly_full_context_warns_once(open_chat: Open) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await answered(chat, "one", "two " * 40)
+        full = chat.tab.context_tokens
+        await small_context(chat, full + 5)
+        await chat.shows("full: 5 tokens left")
+        assert f"context {full * 100 / (full + 5):.0f} %" in str(chat.app.chat.active_pane.composer.border_subtitle)
+        assert len(chat.app._notifications) == 1
+        await chat.type("more")
+        assert len(chat.app._notifications) == 1
+
+
+async def test_a_full_context_can_be_summarised_into_a_new_tab(open_chat: Open) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await answered(chat, "Remember 42", "I will")
+        chat.tab.rename("Numbers")
+        request = await chat.send("A long one")
+        chat.client.accept(request)
+        chat.client.say(request, "cut here")
+        chat.client.finish(request, "context_full")
+        await chat.shows("The context is full", "Summarise it, and go on in a new tab")
+        await chat.press("enter")
+        await chat.until(lambda: len(chat.client.requests) == 3)
+        assert chat.tab.title == "Numbers (continued)"
+        messages = chat.client.requests["r3"].messages
+        assert messages[0].role == "system"
+        assert "User: Remember 42\n\nAssistant: I will" in messages[-1].text
+        assert chat.tab.messages[0].text == messages[-1].text, "the request is an ordinary, visible message"
+
+
+async def test_a_refused_message_goes_on_in_a_new_tab_with_the_newest_turns(open_chat: Open) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        for number in range(3):
+            await answered(chat, f"question {number} " + "word " * 40, "answer " * 40)
+        await small_context(chat, 300)
+        request = await chat.send("One more")
+        chat.client.refuse(request, "the prompt has 400 tokens and the context holds 300", too_long=True)
+        await chat.shows("The context is full")
+        await chat.press("down", "enter")
+        await chat.shows("4 older messages are not read any more")
+        assert [each.text[:10] for each in chat.tab.messages if each.role == "user"] == ["question 2"]
+        await chat.press("enter")
+        await chat.until(lambda: len(chat.client.requests) == 5)
+        texts = [each.text for each in chat.client.requests["r5"].messages]
+        assert texts[-1] == "One more" and len(texts) == 4
+        assert chat.app.workspace.tabs[0].draft == ""
+
+
+async def test_stopping_at_a_full_context_changes_nothing(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        request = await chat.send("Hello")
+        chat.client.accept(request)
+        chat.client.say(request, "cut")
+        chat.client.finish(request, "context_full")
+        await chat.shows("The context is full")
+        await chat.press("escape")
+        await chat.shows_not("The context is full")
+        assert len(chat.app.workspace.tabs) == 1
+
+
+async def test_a_hidden_tab_tells_when_its_reply_is_here(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        request = await chat.send("Slow question")
+        await chat.press("ctrl+t")
+        chat.client.reply(request, "done")
+        await chat.shows("the reply is here")
+        assert len(chat.app._notifications) == 1
