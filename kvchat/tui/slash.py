@@ -140,6 +140,12 @@ async def _retry(chat: ChatScreen, _: str) -> None:
     chat.action_retry()
 
 
+async def _regenerate(chat: ChatScreen, _: str) -> None:
+    if not chat.workspace.active.can_regenerate:
+        raise CommandError("there is no reply here that could be made again")
+    chat.action_regenerate()
+
+
 async def _stop(chat: ChatScreen, _: str) -> None:
     if not chat.workspace.active.reply:
         raise CommandError("no reply is running here")
@@ -200,6 +206,7 @@ COMMANDS = (
     SlashCommand("title", "TEXT", "Give the conversation a title", _title),
     SlashCommand("attach", "PATH", "Attach a text file, as @ before its path does", _attach),
     SlashCommand("retry", "", "Ask again for a reply that failed or was stopped", _retry),
+    SlashCommand("regenerate", "", "Ask for another reply; the old one stays as a branch", _regenerate),
     SlashCommand("stop", "", "Stop the reply and keep what arrived", _stop),
     SlashCommand("new", "", "Start a conversation with the default persona", _new),
     SlashCommand("close", "", "Close the tab; the conversation stays in the history", _close),

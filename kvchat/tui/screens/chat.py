@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from textual import on, work
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Horizontal
-from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import ContentSwitcher, Footer
 
 from engine.api import EngineState, EngineStats
 from kvchat.conversation import Change, ConversationController
-from kvchat.personas import Persona, Personas
+from kvchat.personas import Personas
 from kvchat.store import StoreError
 from kvchat.tui import keys, slash
 from kvchat.tui.completion import Candidate, argument_candidates, command_candidates, path_candidates
-from kvchat.tui.context import WARN_ABOVE, newest_turns, summary_request
-from kvchat.tui.estimate import estimated_tokens, sending_cost
+from kvchat.tui.context_guard import ContextGuard
 from kvchat.tui.external_editor import EditorError, edit
-from kvchat.tui.format import count, percent, printable
+from kvchat.tui.format import printable
 from kvchat.tui.monitor import Monitor
+from kvchat.tui.screens.tabs import TabScreen
 from kvchat.tui.widgets.chat_pane import ChatPane
 from kvchat.tui.widgets.composer import Composer
 from kvchat.tui.widgets.panel import Panel, PanelMode, PanelStrip
@@ -42,16 +40,14 @@ DEBUG_REFRESH_S = 0.5
 _PANEL_MODES: tuple[PanelMode, ...] = ("full", "compact", "off", "debug")
 
 
-class ChatScreen(Screen[None]):
+class ChatScreen(TabScreen):
     """Shows the workspace and changes it as the user wants."""
 
     BINDINGS = [*keys.TABS, *keys.NUMBERED_TABS, *keys.REPLY, *keys.VIEW]
     AUTO_FOCUS = "Editor"
 
     def __init__(self, workspace: Workspace, personas: Personas, panel: PanelMode) -> None:
-        super().__init__(classes=f"-panel-{panel}")
-        self.workspace = workspace
-        self.personas = personas
+        super().__init__(workspace, personas, f"-panel-{panel}")
         self._panel_mode = panel
         self._monitor = Monitor()
         self._panel_timer: Timer | None = None
@@ -61,8 +57,7 @@ class ChatScreen(Screen[None]):
         self._switcher = ContentSwitcher()
         self._panes: dict[str, ChatPane] = {}
         """By conversation id; a pane is made when its tab is shown first."""
-        self._warned: set[str] = set()
-        """Conversations whose user was told that the context is nearly full."""
+        self._guard = ContextGuard(self, self._monitor)
         self._panels = (Panel(), PanelStrip())
         self._status = Status()
 
@@ -79,7 +74,7 @@ class ChatScreen(Screen[None]):
             yield self._status
 
     async def on_mount(self) -> None:
-        await self._show_active()
+        await self.show_active()
 
     def on_unmount(self) -> None:
         self._monitor.gauge.watch(False)
@@ -92,9 +87,9 @@ class ChatScreen(Screen[None]):
         if pane := self._panes.get(tab.id):
             pane.changed(change)
         if change == "trouble" and tab.trouble:
-            self._complain(tab.trouble)
+            self.complain(tab.trouble)
         if change == "refused":
-            self._complain(f"not sent: {tab.refusal}")
+            self.complain(f"not sent: {tab.refusal}")
         if change == "ended":
             self._tell_of_hidden(tab)
             if metrics := tab.messages[-1].metrics:
@@ -117,7 +112,7 @@ class ChatScreen(Screen[None]):
 
     # Drawing
 
-    async def _show_active(self) -> None:
+    async def show_active(self) -> None:
         tab = self.workspace.active
         pane = self._panes.get(tab.id)
         if pane is None:
@@ -128,6 +123,16 @@ class ChatScreen(Screen[None]):
         pane.transcript.changed()
         self._refresh_around()
         self._ask_about_context()
+
+    async def forget(self, tab: ConversationController) -> None:
+        if pane := self._panes.pop(tab.id, None):
+            await pane.remove()
+
+    async def show_message(self, message_id: int) -> None:
+        await self.active_pane.transcript.show_message(message_id)
+
+    def tabs_changed(self) -> None:
+        self._refresh_around()
 
     def _refresh_around(self) -> None:
         """Everything but the conversation itself."""
@@ -167,24 +172,8 @@ class ChatScreen(Screen[None]):
 
     @on(Composer.Changed)
     def _forecast(self) -> None:
-        """Say what sending the draft will cost, and how full the context is."""
-        tab, limit = self.workspace.active, self._monitor.context_length
-        pane = self._panes.get(tab.id)
-        if pane is None or not limit:
-            return
-        filled = tab.context_tokens / limit
-        parts = [f"context {percent(filled)}"] if tab.context_tokens else []
-        text = pane.composer.text
-        if text and not slash.is_command(text):
-            new = estimated_tokens(text if tab.messages else tab.conversation.system_prompt + text)
-            parts.insert(0, sending_cost(new, tab.context_tokens, self._monitor.prefill_tokens_per_s))
-        pane.composer.forecast(" · ".join(parts), filled > WARN_ABOVE)
-        if filled <= WARN_ABOVE:
-            self._warned.discard(tab.id)
-        elif tab.id not in self._warned:
-            self._warned.add(tab.id)
-            left = count(max(0, limit - tab.context_tokens))
-            self.notify(f"Context {percent(filled)} full: {left} tokens left", severity="warning")
+        if pane := self._panes.get(self.workspace.active.id):
+            self._guard.forecast(pane)
 
     def _tell_of_hidden(self, tab: ConversationController) -> None:
         last = tab.messages[-1]
@@ -197,27 +186,8 @@ class ChatScreen(Screen[None]):
 
     @work
     async def _ask_about_context(self) -> None:
-        """Let the user choose how to go on when the context of the tab that is shown is full."""
-        from kvchat.tui.screens.context_full import ContextFullScreen
-
-        tab, limit = self.workspace.active, self._monitor.context_length
-        if not tab.context_full or not tab.messages:
-            return
-        tab.context_full = False
-        choice = await self.app.push_screen_wait(ContextFullScreen())
-        if choice == "stop" or self.workspace.find(tab.id) is None:
-            return
-        with self._complaining():
-            kept = newest_turns(tab.messages, limit) if choice == "drop" else []
-            new = self.workspace.open_continuation(tab, kept)
-            new.draft, tab.draft = tab.draft, ""
-            await self.show_tab(new)
-            await self._panes[tab.id].composer.clear()
-            if choice == "summarise":
-                new.send(summary_request(tab.messages, limit))
-            else:
-                left = count(len(tab.messages) - len(kept))
-                self.notify(f"{left} older messages are not read any more; they stay in the other tab", timeout=8)
+        with self.complaining():
+            await self._guard.ask_when_full()
 
     def _watch(self) -> None:
         """Watch the interface while that is shown, or has a reason to lag."""
@@ -228,107 +198,6 @@ class ChatScreen(Screen[None]):
         super()._compositor_refresh()
         self._monitor.gauge.frame_drawn(perf_counter() - began)
 
-    # Tabs
-
-    async def show_tab(self, tab: ConversationController) -> None:
-        """Bring a tab to the front."""
-        with self._complaining():
-            self.workspace.activate(tab)
-        await self._show_active()
-
-    async def open_tab(self, persona: Persona) -> None:
-        """Start a conversation."""
-        with self._complaining():
-            await self.show_tab(self.workspace.open_new(persona))
-
-    async def open_stored(self, conversation_id: str) -> None:
-        """Open a conversation of the history."""
-        with self._complaining():
-            await self.show_tab(self.workspace.open_stored(conversation_id))
-
-    async def action_new_tab(self) -> None:
-        await self.open_tab(self.workspace.default_persona)
-
-    @work
-    async def action_pick_persona(self) -> None:
-        from kvchat.tui.screens.personas import PersonaScreen
-
-        choice = await self.app.push_screen_wait(PersonaScreen(self.personas.all, self.workspace.default_persona.name))
-        if choice:
-            await self.open_tab(choice)
-
-    def action_close_tab(self) -> None:
-        self.close_tab(self.workspace.active)
-
-    @work
-    async def close_tab(self, tab: ConversationController) -> None:
-        """Close a tab, and ask before a reply is cut."""
-        if tab.reply and not await self._confirm("A reply is still running here. Stop it and close the tab?", "Close"):
-            return
-        if self.workspace.find(tab.id) is None:
-            return  # closed while it was asked about
-        with self._complaining():
-            self.workspace.close(tab)
-        await self._show_active()
-        if pane := self._panes.pop(tab.id, None):
-            await pane.remove()
-
-    async def action_reopen_tab(self) -> None:
-        with self._complaining():
-            if tab := self.workspace.reopen():
-                await self.show_tab(tab)
-            else:
-                self.notify("no closed tab; Ctrl+O opens any conversation")
-
-    def action_open_conversation(self) -> None:
-        self.find("")
-
-    @work
-    async def find(self, words: str) -> None:
-        """Let the user open a conversation that contains the words."""
-        from kvchat.tui.screens.history import HistoryScreen
-
-        if chosen := await self.app.push_screen_wait(HistoryScreen(self.workspace, words)):
-            await self.open_stored(chosen.conversation.id)
-            if chosen.message_id is not None:
-                await self.active_pane.transcript.show_message(chosen.message_id)
-
-    @work
-    async def action_rename_tab(self) -> None:
-        from kvchat.tui.screens.rename import RenameScreen
-
-        tab = self.workspace.active
-        title = await self.app.push_screen_wait(RenameScreen(tab.title))
-        if title is not None:
-            with self._complaining():
-                tab.rename(title)
-
-    async def action_step_tab(self, step: int) -> None:
-        await self.show_tab(self.workspace.neighbour(step))
-
-    async def action_show_tab(self, number: int) -> None:
-        if number <= len(self.workspace.tabs):
-            await self.show_tab(self.workspace.tabs[number - 1])
-
-    def action_move_tab(self, step: int) -> None:
-        with self._complaining():
-            self.workspace.move(self.workspace.active, step)
-        self._refresh_around()
-
-    @on(TabBar.TabWanted)
-    async def _tab_wanted(self, event: TabBar.TabWanted) -> None:
-        if tab := self.workspace.find(event.conversation_id):
-            await self.show_tab(tab)
-
-    @on(TabBar.CloseWanted)
-    def _close_wanted(self, event: TabBar.CloseWanted) -> None:
-        if tab := self.workspace.find(event.conversation_id):
-            self.close_tab(tab)
-
-    @on(TabBar.NewWanted)
-    async def _new_wanted(self) -> None:
-        await self.action_new_tab()
-
     # The conversation
 
     async def run_command(self, text: str) -> bool:
@@ -336,7 +205,7 @@ class ChatScreen(Screen[None]):
         try:
             await slash.run(self, text)
         except (slash.CommandError, StoreError) as problem:
-            self._complain(str(problem))
+            self.complain(str(problem))
             return False
         return True
 
@@ -359,9 +228,9 @@ class ChatScreen(Screen[None]):
             with self.app.suspend():
                 text = edit(composer.editor.text)
         except SuspendNotSupported:
-            self._complain("this terminal cannot be left to another program")
+            self.complain("this terminal cannot be left to another program")
         except EditorError as error:
-            self._complain(str(error))
+            self.complain(str(error))
         else:
             composer.editor.load_text(text)
             composer.editor.move_cursor(composer.editor.document.end)
@@ -371,15 +240,15 @@ class ChatScreen(Screen[None]):
             self.workspace.active.stop()
 
     def action_retry(self) -> None:
-        with self._complaining():
+        with self.complaining():
             self.workspace.active.retry()
 
     def action_regenerate(self) -> None:
-        with self._complaining():
+        with self.complaining():
             self.workspace.active.regenerate()
 
     def action_step_branch(self, step: int) -> None:
-        with self._complaining():
+        with self.complaining():
             self.workspace.active.step_branch(step)
 
     def action_copy_reply(self) -> None:
@@ -392,7 +261,7 @@ class ChatScreen(Screen[None]):
         href = event.href
         if not href.startswith(("http://", "https://", "mailto:")):
             self.notify(f"not a web address: {printable(href)}", severity="warning", markup=False)
-        elif await self._confirm(f"Open this link in the browser?\n\n{printable(href)}", "Open"):
+        elif await self.confirm(f"Open this link in the browser?\n\n{printable(href)}", "Open"):
             self.app.open_url(href)
 
     # The view
@@ -427,7 +296,11 @@ class ChatScreen(Screen[None]):
 
     @property
     def active_pane(self) -> ChatPane:
-        return self._panes[self.workspace.active.id]
+        return self.pane_of(self.workspace.active)
+
+    def pane_of(self, tab: ConversationController) -> ChatPane:
+        """Of a tab that was shown."""
+        return self._panes[tab.id]
 
     def on_mouse_up(self) -> None:
         """Wherever the user clicked, they go on writing."""
@@ -447,18 +320,3 @@ class ChatScreen(Screen[None]):
             case "step_branch":
                 return self.workspace.active.reply is None and self.workspace.active.branch_place[1] > 1
         return True
-
-    async def _confirm(self, question: str, yes: str) -> bool:
-        from kvchat.tui.screens.confirm import ConfirmScreen
-
-        return await self.app.push_screen_wait(ConfirmScreen(question, yes))
-
-    @contextmanager
-    def _complaining(self) -> Iterator[None]:
-        try:
-            yield
-        except StoreError as error:
-            self._complain(str(error))
-
-    def _complain(self, problem: str) -> None:
-        self.notify(printable(problem), severity="error", timeout=10, markup=False)

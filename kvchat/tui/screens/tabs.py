@@ -1,0 +1,159 @@
+"""Opening, closing, finding and moving tabs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from textual import on, work
+from textual.screen import Screen
+
+from kvchat.conversation import ConversationController
+from kvchat.personas import Persona, Personas
+from kvchat.store import StoreError
+from kvchat.tui.format import printable
+from kvchat.tui.widgets.tab_bar import TabBar
+from kvchat.tui.workspace import Workspace
+
+
+class TabScreen(Screen[None]):
+    """Does with the tabs of a workspace what the user wants; what a tab looks like is its subclass's."""
+
+    def __init__(self, workspace: Workspace, personas: Personas, classes: str) -> None:
+        super().__init__(classes=classes)
+        self.workspace = workspace
+        self.personas = personas
+
+    async def show_active(self) -> None:
+        """Bring the workspace's active tab to the front."""
+        raise NotImplementedError
+
+    async def forget(self, tab: ConversationController) -> None:
+        """A tab was closed: remove what it looked like."""
+        raise NotImplementedError
+
+    async def show_message(self, message_id: int) -> None:
+        """Scroll the active tab to a message."""
+        raise NotImplementedError
+
+    def tabs_changed(self) -> None:
+        """Their order is another."""
+        raise NotImplementedError
+
+    async def show_tab(self, tab: ConversationController) -> None:
+        """Bring a tab to the front."""
+        with self.complaining():
+            self.workspace.activate(tab)
+        await self.show_active()
+
+    async def open_tab(self, persona: Persona) -> None:
+        """Start a conversation."""
+        with self.complaining():
+            await self.show_tab(self.workspace.open_new(persona))
+
+    async def open_stored(self, conversation_id: str) -> None:
+        """Open a conversation of the history."""
+        with self.complaining():
+            await self.show_tab(self.workspace.open_stored(conversation_id))
+
+    async def action_new_tab(self) -> None:
+        await self.open_tab(self.workspace.default_persona)
+
+    @work
+    async def action_pick_persona(self) -> None:
+        from kvchat.tui.screens.personas import PersonaScreen
+
+        choice = await self.app.push_screen_wait(PersonaScreen(self.personas.all, self.workspace.default_persona.name))
+        if choice:
+            await self.open_tab(choice)
+
+    def action_close_tab(self) -> None:
+        self.close_tab(self.workspace.active)
+
+    @work
+    async def close_tab(self, tab: ConversationController) -> None:
+        """Close a tab, and ask before a reply is cut."""
+        if tab.reply and not await self.confirm("A reply is still running here. Stop it and close the tab?", "Close"):
+            return
+        if self.workspace.find(tab.id) is None:
+            return  # closed while it was asked about
+        with self.complaining():
+            self.workspace.close(tab)
+        await self.show_active()
+        await self.forget(tab)
+
+    async def action_reopen_tab(self) -> None:
+        with self.complaining():
+            if tab := self.workspace.reopen():
+                await self.show_tab(tab)
+            else:
+                self.notify("no closed tab; Ctrl+O opens any conversation")
+
+    def action_open_conversation(self) -> None:
+        self.find("")
+
+    @work
+    async def find(self, words: str) -> None:
+        """Let the user open a conversation that contains the words."""
+        from kvchat.tui.screens.history import HistoryScreen
+
+        if chosen := await self.app.push_screen_wait(HistoryScreen(self.workspace, words)):
+            await self.open_stored(chosen.conversation.id)
+            if chosen.message_id is not None:
+                await self.show_message(chosen.message_id)
+
+    @work
+    async def action_rename_tab(self) -> None:
+        from kvchat.tui.screens.rename import RenameScreen
+
+        tab = self.workspace.active
+        title = await self.app.push_screen_wait(RenameScreen(tab.title))
+        if title is not None:
+            with self.complaining():
+                tab.rename(title)
+
+    async def action_step_tab(self, step: int) -> None:
+        await self.show_tab(self.workspace.neighbour(step))
+
+    async def action_show_tab(self, number: int) -> None:
+        if number <= len(self.workspace.tabs):
+            await self.show_tab(self.workspace.tabs[number - 1])
+
+    def action_move_tab(self, step: int) -> None:
+        with self.complaining():
+            self.workspace.move(self.workspace.active, step)
+        self.tabs_changed()
+
+    @on(TabBar.TabWanted)
+    async def _tab_wanted(self, event: TabBar.TabWanted) -> None:
+        if tab := self.workspace.find(event.conversation_id):
+            await self.show_tab(tab)
+
+    @on(TabBar.CloseWanted)
+    def _close_wanted(self, event: TabBar.CloseWanted) -> None:
+        if tab := self.workspace.find(event.conversation_id):
+            self.close_tab(tab)
+
+    @on(TabBar.NewWanted)
+    async def _new_wanted(self) -> None:
+        await self.action_new_tab()
+
+    # Common
+
+    async def confirm(self, question: str, yes: str) -> bool:
+        """Ask a question and wait for the answer."""
+        from kvchat.tui.screens.confirm import ConfirmScreen
+
+        return await self.app.push_screen_wait(ConfirmScreen(question, yes))
+
+    @contextmanager
+    def complaining(self) -> Iterator[None]:
+        """Show a StoreError instead of raising it."""
+        try:
+            yield
+        except StoreError as error:
+            self.complain(str(error))
+
+    def complain(self, problem: str) -> None:
+        """Show what went wrong."""
+        self.notify(printable(problem), severity="error", timeout=10, markup=False)
