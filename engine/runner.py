@@ -54,7 +54,7 @@ class ModelRunner:
         report = on_progress or (lambda text, fraction: None)
         threads = config.threads or usable_cores()
         torch.set_num_threads(threads)
-        device = _device(config.device)
+        device = find_device(config.device)
         self.dtype = dtype = native_dtype(device) if config.dtype == "auto" else getattr(torch, config.dtype)
         self.config = ModelConfig.read(folder)
         format, warning = choose_format(config.kv_dtype, self.config, folder, dtype)
@@ -168,7 +168,7 @@ def usable_cores() -> int:
     return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
 
 
-def _device(name: str) -> torch.device:
+def find_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -73,12 +74,15 @@ class ReferenceKernels:
 
     def _gather(self, plane: Plane, tile: Tile) -> Tensor:
         """The keys or values of a tile, [Hkv, B, S, D]."""
-        # Gathered head by head: attention reads one dense matrix per head faster than strided rows of the cache,
-        # even where blocks happen to be neighbours, and by more than the copy costs.
-        heads = _codes(plane).permute(2, 0, 1, 3).index_select(1, tile.blocks)
+        # Whole blocks, which lie in one piece each: selected in any other order, torch copies all of the pool first.
+        blocks = replace(plane, blocks=plane.blocks.index_select(0, tile.blocks))
         if isinstance(plane.storage, Groups):
-            parameters = _parameters(plane, plane.storage).permute(2, 0, 1, 3, 4).index_select(1, tile.blocks)
-            heads = dequantize(heads, parameters, plane.storage)
+            heads = dequantize(_codes(blocks), _parameters(blocks, plane.storage), plane.storage)
+        else:
+            heads = _codes(blocks)
+        # Then head by head: attention reads one dense matrix per head faster than strided rows, by more than the copy
+        # costs.
+        heads = heads.permute(2, 0, 1, 3).contiguous()
         heads = heads.flatten(1, 2)
         if tile.stale is not None:
             heads.index_fill_(1, tile.stale, 0)

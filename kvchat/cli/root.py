@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 import kvchat
-from kvchat.cli import bench, calibrate, config, doctor, models, personas, pull
+from kvchat.cli import bench, calibrate, config, doctor, models, personas, plan, pull
 from kvchat.cli.options import Options, finite, not_empty
 
 
@@ -70,5 +70,5 @@ def root(context: click.Context, prompt: str | None, as_json: bool, debug: bool,
         chat(context.obj)
 
 
-for module in (pull, models, calibrate, personas, doctor, config, bench):
+for module in (pull, models, calibrate, plan, personas, doctor, config, bench):
     root.add_command(module.command)

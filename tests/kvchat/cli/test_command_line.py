@@ -34,7 +34,7 @@ def error_of(capsys: pytest.CaptureFixture[str]) -> str:
 def test_help_names_every_command_and_flag(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     help_text = capsys.readouterr().out
-    for command in ("pull", "models", "personas", "doctor", "config"):
+    for command in ("pull", "models", "plan", "personas", "doctor", "config"):
         assert f"\n  {command} " in help_text
     for option in root.params:
         assert option.opts[-1] in help_text
