@@ -38,4 +38,10 @@ def finite(_: click.Context, __: click.Parameter, value: float | None) -> float 
     return value
 
 
+kv_dtype_option = click.option(
+    "--kv-dtype",
+    metavar="DTYPE",
+    type=click.Choice(["auto", "float32", "bfloat16", "float16", "int8", "int4"]),
+    help="What keys and values are stored in: auto, float32, bfloat16, float16, int8 or int4.",
+)
 pass_options = click.make_pass_decorator(Options)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kvchat.cli.options import Options, not_empty, pass_options
+from kvchat.cli.options import Options, kv_dtype_option, not_empty, pass_options
 
 if TYPE_CHECKING:
     from engine.model.config import ModelConfig
@@ -22,12 +22,7 @@ if TYPE_CHECKING:
     "--context", metavar="N", type=click.IntRange(min=1), help="Tokens of each conversation: the model's most."
 )
 @click.option("--conversations", metavar="N", type=click.IntRange(min=1), default=1, help="At the same time: 1.")
-@click.option(
-    "--kv-dtype",
-    metavar="DTYPE",
-    type=click.Choice(["auto", "float32", "bfloat16", "float16", "int8", "int4"]),
-    help="What keys and values are stored in: auto, float32, bfloat16, float16, int8 or int4.",
-)
+@kv_dtype_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @pass_options
 def command(

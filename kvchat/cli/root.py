@@ -12,7 +12,7 @@ import click
 
 import kvchat
 from kvchat.cli import bench, calibrate, config, doctor, models, personas, plan, pull
-from kvchat.cli.options import Options, finite, not_empty
+from kvchat.cli.options import Options, finite, kv_dtype_option, not_empty
 
 
 @click.group(
@@ -34,12 +34,7 @@ from kvchat.cli.options import Options, finite, not_empty
 @click.option("--max-tokens", metavar="N", type=click.IntRange(min=1), help="The longest reply, in tokens.")
 @click.option("--seed", metavar="N", type=click.IntRange(min=0), help="The same seed gives the same reply.")
 @click.option("--device", metavar="DEVICE", help="Where the model runs: auto, cpu, cuda or cuda:N.")
-@click.option(
-    "--kv-dtype",
-    metavar="DTYPE",
-    type=click.Choice(["auto", "float32", "bfloat16", "float16", "int8", "int4"]),
-    help="What keys and values are stored in: auto, float32, bfloat16, float16, int8 or int4.",
-)
+@kv_dtype_option
 @click.option(
     "--config",
     metavar="FILE",

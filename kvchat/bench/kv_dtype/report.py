@@ -48,53 +48,67 @@ class Report:
         ]
 
 
-def tables(report: Report) -> list[tuple[str, list[list[str]]]]:
-    """A title and rows each, the header first."""
-    plan, names = report.plan, list(report.columns)
-    columns = report.columns.values()
-    auto = report.columns["auto"].token_bytes
-    found = [
-        (
-            "memory",
-            [
-                ["", *names],
-                ["format", *(column.format for column in columns)],
-                ["bytes per token, by the formula", *(f"{column.token_bytes:,}" for column in columns)],
-                ["bytes per token, of the pool", *(f"{column.pool_token_bytes:,.0f}" for column in columns)],
-                ["of auto", *(f"{column.token_bytes / auto:.0%}" for column in columns)],
-            ],
-        )
+Table = list[list[str]]
+"""Rows of cells, the header first."""
+
+
+def tables(report: Report) -> dict[str, Table]:
+    """By their titles."""
+    return {
+        "memory": _memory(report),
+        "against auto, over a text of English": _losses(report),
+        "long-context memory": _needles(report),
+        "a greedy conversation, replayed": _replay(report),
+        "speed, medians of interleaved rounds": _speed(report),
+    }
+
+
+def _memory(report: Report) -> Table:
+    columns, auto = report.columns.values(), report.columns["auto"].token_bytes
+    return [
+        ["", *report.columns],
+        ["format", *(column.format for column in columns)],
+        ["bytes per token, by the formula", *(f"{column.token_bytes:,}" for column in columns)],
+        ["bytes per token, of the pool", *(f"{column.pool_token_bytes:,.0f}" for column in columns)],
+        ["of auto", *(f"{column.token_bytes / auto:.0%}" for column in columns)],
     ]
-    rows = [
-        ["context", *(f"{name} {what}" for name in GATES for what in ("perplexity", "KL", "KL at the end", "top-1"))]
-    ]
-    for index, context in enumerate(plan.windows):
+
+
+def _losses(report: Report) -> Table:
+    measures = ("perplexity", "KL", "KL at the end", "top-1")
+    rows = [["context", *(f"{kv_dtype} {measure}" for kv_dtype in GATES for measure in measures)]]
+    for index, context in enumerate(report.plan.windows):
         row = [f"{context:,}"]
-        for name in GATES:
-            loss = report.columns[name].losses[index]
-            row += [
-                f"{loss.perplexity:+.3%}",
-                f"{loss.divergence:.5f}",
-                f"{loss.late_divergence:.5f}",
-                f"{loss.agreement:.1%}",
-            ]
+        for kv_dtype in GATES:
+            loss = report.columns[kv_dtype].losses[index]
+            row += [f"{loss.perplexity:+.3%}", f"{loss.divergence:.5f}", f"{loss.late_divergence:.5f}"]
+            row.append(f"{loss.agreement:.1%}")
         rows.append(row)
-    found.append(("against auto, over a text of English", rows))
-    rows = [["ten facts, asked for at the end of", *names]]
-    for index, context in enumerate(plan.needles):
-        answers = [column.needles[index] for column in columns]
-        rows.append(
-            [f"{context:,} tokens", *(f"{c.right} of {c.asked} right, log p {c.log_probability:.2f}" for c in answers)]
-        )
-    turn = [f"turn {c.first_difference}" if c.first_difference else f"none in {plan.turns}" for c in columns]
-    found.append(("long-context memory", rows))
-    found.append(("a greedy conversation, replayed", [["", *names], ["first other reply", *turn]]))
-    rows = [["decode, tokens/s", *names]]
-    for index, context in enumerate(plan.decode):
-        cells = [f"{median(c.rates[index]):.0f} ({c.ratios[index]:.2f}x)" for c in columns]
+    return rows
+
+
+def _needles(report: Report) -> Table:
+    rows = [["ten facts, asked for at the end of", *report.columns]]
+    for index, context in enumerate(report.plan.needles):
+        found = [column.needles[index] for column in report.columns.values()]
+        cells = [f"{each.right} of {each.asked} right, log p {each.log_probability:.2f}" for each in found]
+        rows.append([f"{context:,} tokens", *cells])
+    return rows
+
+
+def _replay(report: Report) -> Table:
+    turns = [column.first_difference for column in report.columns.values()]
+    cells = [f"turn {turn}" if turn else f"none in {report.plan.turns}" for turn in turns]
+    return [["", *report.columns], ["first other reply", *cells]]
+
+
+def _speed(report: Report) -> Table:
+    rows = [["decode, tokens/s", *report.columns]]
+    for index, context in enumerate(report.plan.decode):
+        columns = report.columns.values()
+        cells = [f"{median(column.rates[index]):.0f} ({column.ratios[index]:.2f}x)" for column in columns]
         rows.append([f"at {context:,}", *cells])
-    found.append(("speed, medians of interleaved rounds", rows))
-    return found
+    return rows
 
 
 def sentences(report: Report) -> list[str]:

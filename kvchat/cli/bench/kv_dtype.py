@@ -42,7 +42,7 @@ def command(options: Options, quick: bool, as_json: bool, seed: int) -> None:
     if as_json:
         print(json.dumps({"cpu": cpu_name()} | asdict(report)))
         return
-    for title, rows in tables(report):
+    for title, rows in tables(report).items():
         print(f"{title}\n\n{table(rows)}\n")
     print("\n".join(sentences(report)))
     print(f"{report.model} on {cpu_name()}, seed {seed}")

@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from engine.config import EngineConfig
-from engine.runner import Chunk, ModelRunner
+from engine.quality import read
+from engine.runner import ModelRunner
 from engine.tokenizer import Tokenizer
 from kernels import cpu
 
@@ -24,8 +23,6 @@ pytest.importorskip("numba")
 
 WINDOW = 2048
 WINDOWS = 2
-ROWS = 256
-BLOCKS = WINDOW // 16
 
 
 class Quality(NamedTuple):
@@ -36,18 +33,9 @@ class Quality(NamedTuple):
     """Mean Kullback-Leibler divergence from float32's distribution, nats."""
 
 
-class Reader:
-    """A runner that gives the logits of every position."""
-
-    def __init__(self, folder: Path, **settings: str) -> None:
-        config = EngineConfig(model=folder, kv_memory=256 << 20, context_length=WINDOW, **settings)  # type: ignore[arg-type]
-        self.runner = ModelRunner(folder, config)
-
-    @torch.inference_mode()
-    def read(self, tokens: list[int], start: int) -> Tensor:
-        step = self.runner._step([Chunk(tokens, start, list(range(BLOCKS)), False)])
-        step.logit_rows.extend(range(len(tokens)))
-        return self.runner._decoder.forward(step)
+def load(folder: Path, **settings: str) -> ModelRunner:
+    config = EngineConfig(model=folder, kv_memory=256 << 20, context_length=WINDOW, **settings)  # type: ignore[arg-type]
+    return ModelRunner(folder, config)
 
 
 @pytest.fixture(scope="module")
@@ -59,35 +47,26 @@ def tokens(model_folder: Path) -> list[int]:
 @pytest.fixture(scope="module")
 def qualities(model_folder: Path, model_cache: Path, tokens: list[int]) -> dict[str, Quality]:
     cpu.load(model_cache / "kernels", lambda: None)
-    readers = {
-        "float32": Reader(model_folder, dtype="float32", weights="bf16"),
-        "auto": Reader(model_folder, weights="auto"),
-        "int8": Reader(model_folder, weights="int8"),
+    runners = {
+        "float32": load(model_folder, dtype="float32", weights="bf16"),
+        "auto": load(model_folder, weights="auto"),
+        "int8": load(model_folder, weights="int8"),
     }
-    assert "int4" in readers["auto"].runner.info.weights
-    sums = {name: torch.zeros(3, dtype=torch.float64) for name in readers}
-    count = 0
-    for begin in range(0, len(tokens), WINDOW):
-        window = tokens[begin : begin + WINDOW]
-        for start in range(0, WINDOW, ROWS):
-            part, after = window[start : start + ROWS], torch.tensor(window[start + 1 : start + ROWS + 1])
-            expected = None
-            for name, reader in readers.items():
-                logits = reader.read(part, start)[: len(after)].log_softmax(-1)
-                if expected is None:
-                    expected = logits
-                sums[name] += torch.tensor(
-                    [
-                        F.nll_loss(logits, after, reduction="sum").item(),
-                        (logits.argmax(-1) == expected.argmax(-1)).sum().item(),
-                        F.kl_div(logits, expected, reduction="sum", log_target=True).item(),
-                    ]
-                )
-            count += len(after)
-    assert count == WINDOWS * (WINDOW - 1)
+    assert "int4" in runners["auto"].info.weights
+    windows = [tokens[begin : begin + WINDOW] for begin in range(0, len(tokens), WINDOW)]
+    assert [len(window) for window in windows] == [WINDOW] * WINDOWS
+    readings = zip(*(read(list(runners.values()), window) for window in windows), strict=True)
+
+    def mean(parts: list[torch.Tensor]) -> float:
+        return torch.cat(parts).double().mean().item()
+
     return {
-        name: Quality(math.exp(loss / count), agreed / count, divergence / count)
-        for name, (loss, agreed, divergence) in ((name, total.tolist()) for name, total in sums.items())
+        name: Quality(
+            math.exp(mean([each.loss for each in mine])),
+            mean([each.agreement for each in mine]),
+            mean([each.divergence for each in mine]),
+        )
+        for name, mine in zip(runners, readings, strict=True)
     }
 
 
