@@ -15,6 +15,7 @@ from engine.model.beside import Beside, fingerprint
 from engine.model.config import ModelConfig
 from kernels.kv_format import Groups, KVFormat
 
+FILE = "kv-calibration.json"
 GROUP_SIZES = (16, 32, 64)
 """And the whole head, where it is longer."""
 
@@ -78,7 +79,7 @@ def choose_format(kv_dtype: str, model: ModelConfig, folder: Path, compute: torc
     calibration = stored(folder)
     if calibration is None:
         return default_format(kv_dtype, model.head_dim), ""
-    choice, gate = calibration.choices[kv_dtype], GATES[kv_dtype]
+    choice, gate = _fitting(calibration, kv_dtype, model.head_dim), GATES[kv_dtype]
     if passes(choice, gate):
         return choice.format, ""
     # The figure first: the panel has room for a few words.
@@ -86,6 +87,19 @@ def choose_format(kv_dtype: str, model: ModelConfig, folder: Path, compute: torc
         f"perplexity {choice.perplexity:+.1%} by the {kv_dtype} KV cache: more than the {gate.perplexity:.1%} "
         f"it should cost (KL {choice.divergence:.4f}, over {calibration.tokens:,} tokens)"
     )
+
+
+def _fitting(calibration: Calibration, kv_dtype: str, head_dim: int) -> Choice:
+    """The choice that was kept, which somebody may have edited. Raises ConfigError when a cache cannot have it."""
+    choice, sizes = calibration.choices.get(kv_dtype), group_sizes(head_dim)
+    if choice is None or any(
+        groups.bits not in (4, 8) or groups.size not in sizes for groups in (choice.keys, choice.values)
+    ):
+        raise ConfigError(
+            f"{FILE} has no {kv_dtype} format that fits this model, whose groups are of 4 or 8 bits and of "
+            f"{', '.join(map(str, sizes))} values: correct it, or run `kvchat calibrate` again"
+        )
+    return choice
 
 
 def passes(choice: Choice, gate: Gate) -> bool:
@@ -113,4 +127,4 @@ def stored(folder: Path) -> Calibration | None:
 
 
 def _file(folder: Path) -> Beside:
-    return Beside(folder, "kv-calibration.json", cache_dir() / "calibration")
+    return Beside(folder, FILE, cache_dir() / "calibration")

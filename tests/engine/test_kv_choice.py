@@ -89,3 +89,17 @@ def test_a_damaged_calibration_is_one_line_that_says_what_to_do(folder: Path) ->
         ConfigError, match=r"kv-calibration.json cannot be read .*: delete it, or run `kvchat calibrate`"
     ):
         choose("int4", folder)
+
+
+def test_a_format_of_the_users_own_is_used(folder: Path) -> None:
+    own = Choice(Groups(4, 8), Groups(8, 8, rotated=True), 0.01, 0.01)
+    keep(folder, Calibration(fingerprint(folder), 4096, {"int4": own}))
+    assert choose("int4", folder) == (KVFormat(own.keys, own.values), "")
+
+
+@pytest.mark.parametrize("groups", [Groups(4, 3), Groups(5, 8), Groups(8, 0), Groups(4, 16)], ids=str)
+def test_a_format_that_does_not_fit_is_one_line_with_those_that_do(folder: Path, groups: Groups) -> None:
+    keep(folder, Calibration(fingerprint(folder), 4096, {"int4": Choice(INT8, groups, 0.01, 0.01)}))
+    for kv_dtype in ("int4", "int8"):
+        with pytest.raises(ConfigError, match=f"no {kv_dtype} format that fits this model, .* of 8 values: correct it"):
+            choose(kv_dtype, folder)
