@@ -13,6 +13,8 @@ from kvchat.tui.widgets.panel import Vitals
 
 SPEED_SAMPLES = 120
 REPLIES = 12
+LEAST_PREFILL = 64
+"""Tokens under which a step costs what it costs for one."""
 
 
 class Monitor:
@@ -22,11 +24,11 @@ class Monitor:
         self.gauge = Gauge()
         self._engine = EngineState("loading")
         self._stats = EngineStats()
-        self.prefill_tokens_per_s = 0.0
-        """Of the last work that was measured; 0 before any."""
         self._speeds: deque[float] = deque(maxlen=SPEED_SAMPLES)
         self._ttfts: deque[float] = deque(maxlen=REPLIES)
         self._tpots: deque[float] = deque(maxlen=REPLIES)
+        self._prefills: deque[tuple[int, float]] = deque(maxlen=REPLIES)
+        """Tokens that were not cached, and the seconds that they took."""
 
     def engine_changed(self, engine: EngineState) -> None:
         self._engine = engine
@@ -39,11 +41,19 @@ class Monitor:
             self._ttfts.append(metrics.ttft_s)
         if metrics.tpot_s is not None:
             self._tpots.append(metrics.tpot_s)
+        computed = metrics.prompt_tokens - metrics.cached_tokens
+        if metrics.ttft_s is not None and computed >= LEAST_PREFILL:
+            self._prefills.append((computed, metrics.ttft_s - metrics.queue_s))
 
     def stats_changed(self, stats: EngineStats) -> None:
         self._stats = stats
-        if stats.prefill_tokens_per_s > 0:
-            self.prefill_tokens_per_s = stats.prefill_tokens_per_s
+
+    @property
+    def prefill_tokens_per_s(self) -> float:
+        """Of the last replies, by their time to the first token; 0 before any. The engine's own figure counts the time
+        in which nothing was to do, too."""
+        seconds = sum(seconds for _, seconds in self._prefills)
+        return sum(tokens for tokens, _ in self._prefills) / seconds if seconds > 0 else 0.0
 
     @property
     def context_length(self) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 from chat_driver import Chat, Open
-from scripted_client import MODEL, stats
+from scripted_client import MODEL, metrics, stats
 
-from engine.api import EngineState
+from engine.api import EngineState, Finished
 from kvchat.tui.estimate import estimated_tokens, sending_cost
 
 
@@ -46,11 +46,20 @@ async def test_the_draft_says_what_sending_it_will_cost(open_chat: Open) -> None
         cached = chat.tab.context_tokens
         await chat.type("a draft of some words")
         await chat.shows(f"about 6 new + {cached} cached tokens")
-        chat.client.emit(msgspec.structs.replace(stats(), prefill_tokens_per_s=3.0))
-        await chat.shows(f"about 6 new + {cached} cached, about 2.0 s to first token")
-        chat.client.emit(stats())
+        chat.client.emit(msgspec.structs.replace(stats(), prefill_tokens_per_s=3.0))  # most of that time it was idle
         await chat.press("!")
-        await chat.shows("2.0 s to first token")
+        await chat.shows(f"about 6 new + {cached} cached tokens")
+
+
+async def test_the_time_to_the_first_token_is_told_by_what_earlier_prompts_took(open_chat: Open) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        request = await chat.send("one two three")
+        chat.client.accept(request)
+        chat.client.say(request, "four five six")
+        took = msgspec.structs.replace(metrics(3), prompt_tokens=900, cached_tokens=300, queue_s=5.0, ttft_s=205.0)
+        chat.client.emit(Finished(request, "stop", "four five six", (1, 2, 3), took))
+        await chat.type("a draft of some words")
+        await chat.shows(f"about 6 new + {chat.tab.context_tokens} cached, about 2.0 s to first token")
 
 
 async def test_a_nearly_full_context_warns_once(open_chat: Open) -> None:
