@@ -184,6 +184,10 @@ async def _find(chat: ChatScreen, words: str) -> None:
     chat.find(words)
 
 
+async def _export(chat: ChatScreen, path: str) -> None:
+    chat.export(path)
+
+
 async def _quit(chat: ChatScreen, _: str) -> None:
     await chat.app.action_quit()
 
@@ -214,5 +218,6 @@ COMMANDS = (
     SlashCommand("copy", "", "Copy the last reply to the clipboard", _copy),
     SlashCommand("stats", "", "Tell what the last reply cost", _stats),
     SlashCommand("find", "TEXT", "Search all conversations", _find),
+    SlashCommand("export", "FILE", "Write the conversation to a .md, .txt or .json file", _export),
     SlashCommand("quit", "", "Leave; the tabs come back the next time", _quit),
 )

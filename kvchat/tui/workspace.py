@@ -10,7 +10,7 @@ from engine.client import EngineClient
 from kvchat.config import Config
 from kvchat.conversation import Change, ConversationController
 from kvchat.personas import Persona, Personas
-from kvchat.store import Conversation, SearchHit, Store, StoredMessage, StoreError, Tab
+from kvchat.store import Conversation, ConversationCopy, SearchHit, Store, StoredMessage, StoreError, Tab
 
 SEARCH_HITS = 500
 """What a search looks at; several hits can be in one conversation."""
@@ -133,6 +133,10 @@ class Workspace:
             for hit in list(found.values())[:limit]
         ]
         return shown, max(0, len(found) - limit) if len(hits) < SEARCH_HITS else None
+
+    def copy_of(self, tab: ConversationController) -> ConversationCopy:
+        """All that is stored of a tab's conversation. Raises StoreError."""
+        return self._store.copy_of(tab.id)
 
     def archive(self, conversation: Conversation) -> None:
         """Take a conversation out of the list, where only words find it; or put it back. Raises StoreError."""

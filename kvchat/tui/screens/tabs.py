@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from textual import on, work
 from textual.screen import Screen
@@ -111,6 +112,31 @@ class TabScreen(Screen[None]):
         if title is not None:
             with self.complaining():
                 tab.rename(title)
+
+    @work
+    async def export(self, path: str = "") -> None:
+        """Write the active conversation to a file; without a path, ask for one."""
+        from kvchat.tui.screens.export import ExportScreen
+
+        tab = self.workspace.active
+        if not path:
+            chosen = await self.app.push_screen_wait(ExportScreen(tab.title))
+            path = chosen or ""
+        if path:
+            await self._export(tab, Path(path).expanduser())
+
+    async def _export(self, tab: ConversationController, file: Path) -> None:
+        from kvchat.exchange import ExchangeError, format_of, render, save
+
+        try:
+            format = format_of(file)
+            if file.exists() and not await self.confirm(f"Replace {printable(str(file))}?", "Replace"):
+                return
+            save(file, render([self.workspace.copy_of(tab)], format))
+        except (ExchangeError, StoreError) as error:
+            self.complain(str(error))
+        else:
+            self.notify(f"Exported to {printable(str(file))}", markup=False)
 
     async def action_step_tab(self, step: int) -> None:
         await self.show_tab(self.workspace.neighbour(step))
