@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kvchat.exchange import own
 from kvchat.exchange.errors import ExchangeError
+from kvchat.files import replace_file
 from kvchat.store import ConversationCopy, MessageCopy
 
 _SPEAKERS = {"system": "System", "user": "You", "assistant": "Assistant"}
@@ -31,16 +30,7 @@ def format_of(path: Path) -> str:
 def save(path: Path, text: str) -> None:
     """Write a file, in place of what was there; it is complete or not touched. Raises ExchangeError."""
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", newline="\n", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as unfinished:
-            try:
-                unfinished.write(text)
-                unfinished.close()
-                os.replace(unfinished.name, path)
-            except OSError:
-                os.unlink(unfinished.name)
-                raise
+        replace_file(path, text)
     except OSError as error:
         raise ExchangeError(f"{path}: cannot be written: {error.strerror}") from error
 

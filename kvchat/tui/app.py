@@ -51,7 +51,7 @@ class KvChatApp(App[None]):
     """The chat over a store, an engine client and the personas. Who makes them also closes them."""
 
     TITLE = "kvchat"
-    CSS_PATH = [f"styles/{part}.tcss" for part in ("base", "chat", "panel", "dialogs")]
+    CSS_PATH = [f"styles/{part}.tcss" for part in ("base", "chat", "panel", "dialogs", "forms")]
     BINDINGS = [*keys.PROGRAM]
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-low"), (24, "-tall")]
@@ -67,11 +67,10 @@ class KvChatApp(App[None]):
             known = ", ".join(theme.name for theme in shipped_themes())
             raise ConfigError(f"key 'ui.theme': unknown theme '{config.ui.theme}': kvchat has {known}")
         self.theme = config.ui.theme
-        self.personas = personas
         self._client = client
         self.store = store
         self.workspace = Workspace(config, store, client, personas, self._conversation_changed)
-        self.chat = ChatScreen(self.workspace, personas, config.ui.panel)
+        self.chat = ChatScreen(self.workspace, config.ui.panel)
         self._engine = EngineState("loading")
         self._can_restart = False
         self._advice = ""
@@ -94,7 +93,7 @@ class KvChatApp(App[None]):
         clipboard.copy(text)
 
     def on_mount(self) -> None:
-        for warning in self.personas.warnings:
+        for warning in self.workspace.personas.warnings:
             self.notify(warning.problem, title="A persona cannot be used", severity="warning", markup=False)
         if not self.store.owns_tabs:
             self.notify("kvchat is open elsewhere: this window starts fresh, and its tabs are not kept", timeout=8)

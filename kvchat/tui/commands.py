@@ -60,7 +60,7 @@ class ChatCommands(Provider):
             yield command.usage, command.about, call
         yield "Theme", "Change the colours", app.action_change_theme
         yield "Screenshot", "Save the screen as an SVG file", partial(app.set_timer, 0.1, app.deliver_screenshot)
-        for persona in cast("KvChatApp", app).personas.all:
+        for persona in chat.personas.all:
             name = printable(persona.title or persona.name)
             yield f"New tab with {name}", printable(persona.description), partial(chat.open_tab, persona)
         for number, tab in enumerate(chat.workspace.tabs, 1):

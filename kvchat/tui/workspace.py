@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from engine.api import Event
+from engine.api import Event, SamplingParams
 from engine.client import EngineClient
 from kvchat.config import Config
 from kvchat.conversation import Change, ConversationController
@@ -48,7 +48,7 @@ class Workspace:
         self._config = config
         self._store = store
         self._client = client
-        self._personas = personas
+        self.personas = personas
         self._on_change = on_change
         self._closed: list[Tab] = []
         saved = store.open_tabs()
@@ -59,6 +59,16 @@ class Workspace:
         self.active = self.tabs[active]
         self.active.visible = True
         self.save()
+
+    @property
+    def sampling(self) -> SamplingParams:
+        """What the settings say, which a persona may change."""
+        return self._config.sampling
+
+    def use_personas(self, personas: Personas) -> None:
+        """New conversations begin with these. The default persona must be among them."""
+        self.personas = personas
+        self.default_persona = personas.named(self.default_persona.name)
 
     def find(self, conversation_id: str) -> ConversationController | None:
         return next((tab for tab in self.tabs if tab.id == conversation_id), None)
@@ -202,7 +212,7 @@ class Workspace:
         return Stored(conversation, found, name, self.find(conversation.id) is not None, message_id)
 
     def _persona(self, conversation: Conversation) -> Persona | None:
-        return next((each for each in self._personas.all if each.name == conversation.persona), None)
+        return next((each for each in self.personas.all if each.name == conversation.persona), None)
 
     def _forget_if_empty(self, tab: ConversationController) -> bool:
         empty = not (tab.messages or tab.unsent)

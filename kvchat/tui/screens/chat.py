@@ -14,7 +14,6 @@ from textual.widgets import ContentSwitcher, Footer
 
 from engine.api import EngineState, EngineStats
 from kvchat.conversation import Change, ConversationController
-from kvchat.personas import Personas
 from kvchat.store import StoreError
 from kvchat.tui import keys, slash
 from kvchat.tui.completion import Candidate, argument_candidates, command_candidates, path_candidates
@@ -46,8 +45,8 @@ class ChatScreen(TabScreen):
     BINDINGS = [*keys.TABS, *keys.NUMBERED_TABS, *keys.REPLY, *keys.VIEW]
     AUTO_FOCUS = "Editor"
 
-    def __init__(self, workspace: Workspace, personas: Personas, panel: PanelMode) -> None:
-        super().__init__(workspace, personas, f"-panel-{panel}")
+    def __init__(self, workspace: Workspace, panel: PanelMode) -> None:
+        super().__init__(workspace, f"-panel-{panel}")
         self._panel_mode = panel
         self._monitor = Monitor()
         self._panel_timer: Timer | None = None

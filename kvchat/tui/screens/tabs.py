@@ -20,10 +20,13 @@ from kvchat.tui.workspace import Workspace
 class TabScreen(Screen[None]):
     """Does with the tabs of a workspace what the user wants; what a tab looks like is its subclass's."""
 
-    def __init__(self, workspace: Workspace, personas: Personas, classes: str) -> None:
+    def __init__(self, workspace: Workspace, classes: str) -> None:
         super().__init__(classes=classes)
         self.workspace = workspace
-        self.personas = personas
+
+    @property
+    def personas(self) -> Personas:
+        return self.workspace.personas
 
     async def show_active(self) -> None:
         """Bring the workspace's active tab to the front."""
@@ -64,8 +67,11 @@ class TabScreen(Screen[None]):
     async def action_pick_persona(self) -> None:
         from kvchat.tui.screens.personas import PersonaScreen
 
-        choice = await self.app.push_screen_wait(PersonaScreen(self.personas.all, self.workspace.default_persona.name))
-        if choice:
+        workspace = self.workspace
+        screen = PersonaScreen(
+            self.personas, workspace.default_persona.name, workspace.sampling, workspace.use_personas
+        )
+        if choice := await self.app.push_screen_wait(screen):
             await self.open_tab(choice)
 
     def action_close_tab(self) -> None:
