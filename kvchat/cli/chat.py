@@ -27,7 +27,7 @@ def chat(options: Options, continue_last: bool) -> None:
     with Store.open() as store:
         last = store.last_conversation() if continue_last else None
         client = ProcessClient(settings.config.engine, paths.log_dir() / "engine.log")
-        app = KvChatApp(settings.config, store, client, settings.personas)
+        app = KvChatApp(settings.config, store, client, settings.personas, options.config)
         if last:
             app.workspace.activate(app.workspace.open_stored(last.id))
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from textual import on, work
 from textual.app import ComposeResult, SuspendNotSupported
@@ -32,6 +32,8 @@ from kvchat.tui.workspace import Workspace
 if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
     from textual.widgets import Markdown
+
+    from kvchat.tui.app import KvChatApp
 
 PANEL_REFRESH_S = 0.25
 DEBUG_REFRESH_S = 0.5
@@ -291,7 +293,7 @@ class ChatScreen(TabScreen):
     def action_help(self) -> None:
         from kvchat.tui.screens.help import HelpScreen
 
-        self.app.push_screen(HelpScreen(keys.sections(), slash.COMMANDS))
+        self.app.push_screen(HelpScreen(keys.sections(cast("KvChatApp", self.app).keymap), slash.COMMANDS))
 
     @property
     def active_pane(self) -> ChatPane:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from textual import on, work
 from textual.screen import Screen
@@ -15,6 +16,9 @@ from kvchat.store import StoreError
 from kvchat.tui.format import printable
 from kvchat.tui.widgets.tab_bar import TabBar
 from kvchat.tui.workspace import Workspace
+
+if TYPE_CHECKING:
+    from kvchat.tui.app import KvChatApp
 
 
 class TabScreen(Screen[None]):
@@ -94,7 +98,8 @@ class TabScreen(Screen[None]):
             if tab := self.workspace.reopen():
                 await self.show_tab(tab)
             else:
-                self.notify("no closed tab; Ctrl+O opens any conversation")
+                key = cast("KvChatApp", self.app).key_of("open_conversation")
+                self.notify(f"no closed tab; {key} opens any conversation")
 
     def action_open_conversation(self) -> None:
         self.find("")
