@@ -12,6 +12,7 @@ from kvchat.conversation import ConversationController
 from kvchat.store import Conversation, Store, StoreError
 
 if TYPE_CHECKING:
+    from engine.config import EngineConfig
     from engine.engine import Engine
 
 
@@ -61,3 +62,6 @@ class _DirectClient(EngineClient):
 
     def close(self) -> None:
         """There is nothing to end."""
+
+    def configure(self, config: EngineConfig) -> None:
+        """There is one engine."""

@@ -166,6 +166,30 @@ class KvChatApp(App[None]):
         self._engine_changed(EngineState("loading", "starting the engine"))
         self._start_engine()
 
+    @work
+    async def pick_model(self) -> None:
+        """Let the user choose or install a model; another one is loaded at once, and kept in the settings."""
+        from kvchat.tui.screens.confirm import ConfirmScreen
+        from kvchat.tui.screens.models import ModelScreen
+
+        chosen = await self.push_screen_wait(ModelScreen(self.workspace.model))
+        if not chosen or (chosen == self.workspace.model and self._engine.state == "ready"):
+            return
+        question = f"Replies are running. Stop them and load {chosen}?"
+        if self.workspace.running() and not await self.push_screen_wait(ConfirmScreen(question, "Load")):
+            return
+        try:
+            engine = self.workspace.use_model(chosen)
+        except StoreError as error:
+            self.notify(str(error), severity="error", timeout=10, markup=False)
+            return
+        self._can_restart, self._advice = False, ""
+        self._engine_changed(EngineState("loading", f"loading {chosen}"))
+        await asyncio.to_thread(self._client.close)
+        self._client.configure(engine)
+        self._start_engine()
+        self._keep("", "model", chosen)
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The engine can be restarted only when there is none."""
         return self._engine.state in ("failed", "died") if action == "restart_engine" else True
@@ -184,14 +208,19 @@ class KvChatApp(App[None]):
 
     @work
     async def _choose_theme(self) -> None:
-        from kvchat.settings_file import change_setting
         from kvchat.tui.screens.themes import ThemeScreen
 
         if chosen := await self.push_screen_wait(ThemeScreen(self._themes.own)):
-            try:
-                change_setting(self._settings_file, "ui", "theme", chosen)
-            except ConfigError as error:
-                self.notify(f"The theme is not kept: {error}", severity="error", timeout=10, markup=False)
+            self._keep("ui", "theme", chosen)
+
+    def _keep(self, table: str, key: str, value: str) -> None:
+        """Write a choice into the settings."""
+        from kvchat.settings_file import change_setting
+
+        try:
+            change_setting(self._settings_file, table, key, value)
+        except ConfigError as error:
+            self.notify(f"The {key} is not kept: {error}", severity="error", timeout=10, markup=False)
 
     def _conversation_changed(self, tab: ConversationController, change: Change) -> None:
         if self.chat.is_running:

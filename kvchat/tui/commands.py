@@ -53,6 +53,8 @@ class ChatCommands(Provider):
         yield "Reopen tab", "Open the tab closed last again", chat.action_reopen_tab
         yield "Fold long messages", "Show long messages in full, or only their beginning", chat.action_toggle_folds
         yield "Expand pastes", "Put pasted texts into the composer, to edit them", chat.action_expand_pastes
+        yield "Model", "Choose or install a model", cast("KvChatApp", app).pick_model
+        yield "Sampling", "Change how the replies of this tab are sampled", chat.pick_sampling
         yield "Export conversation", "Write it to a file as Markdown, text or JSON", chat.export
         for command in slash.COMMANDS:
             line = f"/{command.name}"

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from engine.api import Event, SamplingParams
 from engine.client import EngineClient
+from engine.config import EngineConfig
 from kvchat.config import Config
 from kvchat.conversation import Change, ConversationController
 from kvchat.personas import Persona, Personas
@@ -69,6 +72,22 @@ class Workspace:
         """New conversations begin with these. The default persona must be among them."""
         self.personas = personas
         self.default_persona = personas.named(self.default_persona.name)
+
+    @property
+    def model(self) -> str:
+        return self._config.model
+
+    def use_model(self, model: str) -> EngineConfig:
+        """Let another model reply in every tab, and return the engine that it needs. Raises StoreError."""
+        self._config = replace(self._config, engine=replace(self._config.engine, model=model))
+        for tab in self.tabs:
+            tab.use_model(model)
+        return self._config.engine
+
+    def sampling_defaults(self, tab: ConversationController) -> SamplingParams:
+        """How a new conversation with the tab's persona would be sampled."""
+        persona = self.persona_of(tab)
+        return persona.sampling_params(self.sampling) if persona else self.sampling
 
     def find(self, conversation_id: str) -> ConversationController | None:
         return next((tab for tab in self.tabs if tab.id == conversation_id), None)

@@ -125,6 +125,17 @@ class TabScreen(Screen[None]):
                 tab.rename(title)
 
     @work
+    async def pick_sampling(self) -> None:
+        """Let the user change how the replies of the active tab are sampled."""
+        from kvchat.tui.screens.sampling import SamplingScreen
+
+        tab = self.workspace.active
+        screen = SamplingScreen(tab.conversation.sampling, self.workspace.sampling_defaults(tab))
+        if sampling := await self.app.push_screen_wait(screen):
+            with self.complaining():
+                tab.set_sampling(sampling)
+
+    @work
     async def export(self, path: str = "") -> None:
         """Write the active conversation to a file; without a path, ask for one."""
         from kvchat.tui.screens.export import ExportScreen
