@@ -171,7 +171,7 @@ def _attention(name: str, storage: Storage, rows: int, threads: int, memory: flo
     pairs = compiled(lambda: multiplies_pairs())()
     token_bytes = KV_HEADS * head_bytes(storage, HEAD_DIM)
     length = BYTES // token_bytes // 512 * 256 if rows == 1 else 8192
-    planes = torch.zeros(2, length * token_bytes, dtype=torch.uint8)
+    planes = torch.full((2, length * token_bytes), 0x3C, dtype=torch.uint8)  # small numbers in every format
     table = np.random.default_rng(0).permutation(length // BLOCK).astype(np.int64)
     model, layer, span = (np.zeros(places, np.int64) for places in (MODEL_PLACES, LAYER_PLACES, SPAN_PLACES))
     model[[Model.N_HEAD, Model.N_KV_HEAD, Model.HEAD_DIM, Model.BLOCK_SIZE]] = HEADS, KV_HEADS, HEAD_DIM, BLOCK
