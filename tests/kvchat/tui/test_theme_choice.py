@@ -86,7 +86,7 @@ async def test_a_change_of_the_file_is_seen_while_the_application_runs(open_chat
 async def test_a_bad_file_is_named_with_the_place_and_hides_nothing(open_chat: Open, mine: Path) -> None:
     async with open_chat(size=(200, 40), config=Config(ui=UiConfig(theme="mine"))) as chat:
         mine.write_text(mine.read_text().replace('primary = "#73b8c9"', 'primary = "blue-ish"'))
-        await chat.shows("A theme cannot be used", "expected a colour")
+        await chat.shows("A theme cannot be used", "blue-ish")
         assert chat.app.theme == "mine" and chat.app.current_theme.primary == "#73b8c9"
 
 
