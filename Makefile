@@ -1,6 +1,7 @@
 # make chat: install kvchat into .venv, fetch the default model, open the chat.
 # make test: install the test extra into the same .venv, run every check.
 # make bench: measure beside the engines that are installed. make screenshots: renew the pictures in docs.
+# make guide: renew the lists in docs/USER_GUIDE.md.
 # Both want the default model.
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ BIN := .venv/bin
 # Tests share the cores: torch's threads must sleep where they wait, not spin.
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: chat test bench screenshots
+.PHONY: chat test bench screenshots guide
 
 chat: .venv/installed
 	@$(BIN)/kvchat pull $(MODEL)
@@ -28,6 +29,9 @@ bench: .venv/installed
 
 screenshots: .venv/test-installed
 	$(BIN)/python docs/make_screenshots.py
+
+guide: .venv/installed
+	$(BIN)/python docs/make_user_guide.py
 
 .venv/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \

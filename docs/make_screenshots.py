@@ -52,7 +52,7 @@ async def session(config: Config, root: Path) -> None:
         try:
             async with app.run_test(size=(120, 36)) as pilot:
                 await until(pilot, lambda: app._engine.state == "ready")
-                tutor = app.personas.named("tutor")
+                tutor = app.workspace.personas.named("tutor")
                 await app.chat.open_tab(tutor)
                 first = app.workspace.active
                 await ask(pilot, app, "What is a prime number? Give me two examples.")

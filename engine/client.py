@@ -36,6 +36,9 @@ class EngineClient(Protocol):
     def close(self) -> None:
         """Stop the engine and release what it holds. Idempotent."""
 
+    def configure(self, config: EngineConfig) -> None:
+        """After `close`: the engine that `start` begins next is another one. What was not finished ends with Failed."""
+
 
 class QueueClient(EngineClient):
     """What both clients share: commands wait in a queue until an engine takes them, and no request is left
@@ -82,6 +85,11 @@ class QueueClient(EngineClient):
             self._end_engine()
             self._thread.join()
             self._thread = None
+
+    def configure(self, config: EngineConfig) -> None:
+        self._config = config
+        if lost := self._retire():
+            self._listener([Failed(request_id, "the engine was replaced meanwhile") for request_id in lost])
 
     def _deliver(self, events: list[Event]) -> None:
         for event in tuple(events):

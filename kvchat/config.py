@@ -36,6 +36,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Its `model` is the file's top-level `model`: a name or a path."""
     sampling: SamplingParams = SamplingParams()
     ui: UiConfig = UiConfig()
+    keys: dict[str, str] = {}
+    """Other keys than the usual ones, by the id of their binding, see kvchat.tui.keymap."""
 
     @property
     def model(self) -> str:
@@ -49,7 +51,7 @@ def _keys(kind: type[msgspec.Struct], without: Set[str] = frozenset()) -> dict[s
 SAMPLING_KEYS = _keys(SamplingParams, without=_PER_REQUEST)
 """The sampling parameters that settings and personas may set, and their types."""
 _ENGINE_KEYS = _keys(EngineConfig, without={"model"}) | {"kv_memory": Size}
-_TOP_KEYS = {"model": str, "persona": str, "engine": dict, "sampling": dict, "ui": dict}
+_TOP_KEYS = {"model": str, "persona": str, "engine": dict, "sampling": dict, "ui": dict, "keys": dict}
 
 
 def load_config(path: Path | None = None) -> Config:
@@ -66,4 +68,11 @@ def load_config(path: Path | None = None) -> Config:
         engine=file.build(EngineConfig, "engine", {"model": top.get("model", DEFAULT_MODEL), **engine}),
         sampling=file.build(SamplingParams, "sampling", file.table("sampling", SAMPLING_KEYS)),
         ui=file.build(UiConfig, "ui", file.table("ui", _keys(UiConfig))),
+        keys=_keymap(file) if top.get("keys") else {},
     )
+
+
+def _keymap(file: TomlFile) -> dict[str, str]:
+    from kvchat.tui.keymap import keymap_of  # brings in textual, which few commands need
+
+    return keymap_of(file)

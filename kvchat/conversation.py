@@ -201,6 +201,15 @@ class ConversationController:
         """For a conversation without messages: later ones were computed under the old one. Raises StoreError."""
         self.conversation = self._store.update_conversation(self.id, system_prompt=text)
 
+    def use_model(self, model: str) -> None:
+        """Let another model reply from now on; a running reply stops. Raises StoreError."""
+        self.close()
+        if self.queued:
+            self._return_queue()
+        self._model = model
+        self._branch = Branch(self._store, self.id, model)
+        self._changed("messages")
+
     def unqueue(self) -> str | None:
         """Take back the message queued last."""
         if not self.queued:

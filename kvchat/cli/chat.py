@@ -9,8 +9,9 @@ import click
 from kvchat.cli.options import Options
 
 
-def chat(options: Options) -> None:
-    """Open the chat until the user leaves it. Raises click.UsageError when this is no terminal for it."""
+def chat(options: Options, continue_last: bool) -> None:
+    """Open the chat until the user leaves it, with the last conversation in front if asked. Raises click.UsageError
+    when this is no terminal for it."""
     if not (os.isatty(0) and os.isatty(1)) or os.environ.get("TERM", "dumb") == "dumb":
         raise click.UsageError("the chat needs a full terminal; ask a single question with: kvchat -p TEXT")
 
@@ -24,8 +25,11 @@ def chat(options: Options) -> None:
     settings = resolve(options)
     log_to_file()
     with Store.open() as store:
+        last = store.last_conversation() if continue_last else None
         client = ProcessClient(settings.config.engine, paths.log_dir() / "engine.log")
-        app = KvChatApp(settings.config, store, client, settings.personas)
+        app = KvChatApp(settings.config, store, client, settings.personas, options.config)
+        if last:
+            app.workspace.activate(app.workspace.open_stored(last.id))
         try:
             app.run()
         finally:

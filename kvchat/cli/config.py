@@ -62,10 +62,12 @@ def _problems(config: Config, path: Path) -> Iterator[ConfigError]:
 
     from kvchat.personas import load_personas
     from kvchat.toml_file import ConfigError, TomlFile
-    from kvchat.tui.themes import shipped_themes
+    from kvchat.tui.themes import shipped_themes, user_themes
 
     file = TomlFile(path)
-    themes = [theme.name for theme in shipped_themes()]
+    mine, bad_themes = user_themes()
+    yield from bad_themes
+    themes = sorted({theme.name for theme in [*shipped_themes(), *mine]})
     if config.ui.theme not in (*themes, *BUILTIN_THEMES):
         problem = f"unknown theme '{config.ui.theme}': kvchat has {', '.join(themes)}"
         yield file.error("ui", "theme", problem)

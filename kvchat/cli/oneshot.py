@@ -6,10 +6,12 @@ import json
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from engine.api import Event, Failed, Finished, GenerationRequest, Message, TokenDelta
 from engine.errors import EngineError, InvalidRequest
@@ -17,34 +19,70 @@ from engine.locate import model_folder
 from engine.model.config import ModelConfig
 from kvchat.cli import INTERRUPTED
 from kvchat.cli.options import Options
-from kvchat.cli.settings import Settings, resolve
+from kvchat.cli.settings import Settings, resolve, sampling_flags
 
 if TYPE_CHECKING:
     from engine.config import EngineConfig
     from engine.engine import Engine
+    from kvchat.store import Conversation, Store
 
 MAX_TOKEN_BYTES = 64
 """More than the tokens of any real text have on average; typical are 4."""
 
 
-def answer(prompt: str, options: Options, as_json: bool) -> None:
-    """Stream the reply to stdout, or print one JSON object when it is complete."""
+def answer(prompt: str, options: Options, as_json: bool, continue_last: bool) -> None:
+    """Stream the reply to stdout, or print one JSON object when it is complete. It goes on with the last conversation
+    of the history and is kept there, or is kept nowhere."""
     # There is nothing to clean up, and an exception would be lost where it interrupts the import of torch.
     signal.signal(signal.SIGINT, _interrupted)
     question = _question(prompt)
     settings = resolve(options)
     _require_room(question, settings.config.engine)
+    if not continue_last:
+        engine = _engine(settings)
+        _print_reply(_asked(engine, _request(question, settings)), engine, settings, as_json)
+        return
 
+    from kvchat.cli.continuing import continued
+    from kvchat.store import Store
+
+    with Store.open() as store:
+        conversation = _last(store, options, settings)
+        engine = _engine(settings)
+        events = continued(engine, settings.config.model, store, conversation, question)
+        _print_reply(events, engine, settings, as_json)
+
+
+def _engine(settings: Settings) -> Engine:
     from engine.engine import Engine  # imports torch: not before the input is known to be right
 
     engine = Engine(settings.config.engine)
     if engine.info.kv_warning:
         print(f"kvchat: {engine.info.kv_warning}", file=sys.stderr)
-    engine.submit(_request(question, settings))
-    finished: Finished | None = None
-    while finished is None:
+    return engine
+
+
+def _last(store: Store, options: Options, settings: Settings) -> Conversation:
+    """The conversation to go on with, sampled as the flags say this once. Raises StoreError."""
+    conversation = store.last_conversation()
+    if store.message(cast(int, conversation.leaf_id)).status == "streaming":
+        raise click.ClickException("a reply is running in the last conversation, in another window: wait for its end")
+    conversation = store.update_conversation(conversation.id, model=settings.config.model)
+    return replace(conversation, sampling=replace(conversation.sampling, **sampling_flags(options)))
+
+
+def _asked(engine: Engine, request: GenerationRequest) -> Iterator[Event]:
+    engine.submit(request)
+    while True:
         for event in engine.step():
-            finished = _show(event, as_json) or finished
+            yield event
+            if isinstance(event, Finished):
+                return
+
+
+def _print_reply(events: Iterator[Event], engine: Engine, settings: Settings, as_json: bool) -> None:
+    """Raises EngineError."""
+    [finished] = [done for event in events if (done := _show(event, as_json))]
     if as_json:
         print(json.dumps(_report(settings.config.model, engine, finished), ensure_ascii=False))
         return

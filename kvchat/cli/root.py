@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 import kvchat
-from kvchat.cli import bench, calibrate, config, doctor, models, personas, plan, pull
+from kvchat.cli import bench, calibrate, config, doctor, exchange, models, personas, plan, pull
 from kvchat.cli.options import Options, finite, kv_dtype_option, not_empty
 
 
@@ -21,6 +21,7 @@ from kvchat.cli.options import Options, finite, kv_dtype_option, not_empty
 )
 @click.option("-p", "--prompt", metavar="TEXT", help="Answer one question on stdout; piped stdin is appended to it.")
 @click.option("--json", "as_json", is_flag=True, help="With -p: print one JSON object, not the text.")
+@click.option("-c", "--continue", "continue_last", is_flag=True, help="Go on with the last conversation; with -p too.")
 @click.option("--model", metavar="NAME", callback=not_empty, help="An installed model, or the path of a model folder.")
 @click.option("--persona", metavar="NAME", callback=not_empty, help="The persona of the reply, or of new tabs.")
 @click.option("--system", metavar="TEXT", help="The system prompt, in place of the persona's.")
@@ -44,26 +45,32 @@ from kvchat.cli.options import Options, finite, kv_dtype_option, not_empty
 @click.option("--debug", is_flag=True, help="On an error, show the whole traceback.")
 @click.version_option(kvchat.__version__, message="%(prog)s %(version)s")
 @click.pass_context
-def root(context: click.Context, prompt: str | None, as_json: bool, debug: bool, **options: Any) -> None:
+def root(
+    context: click.Context, prompt: str | None, as_json: bool, continue_last: bool, debug: bool, **options: Any
+) -> None:
     """Chat in the terminal with a language model that runs on this machine.
 
     Without a command it opens the chat, with the tabs of the last time. Flags go before a command.
     """
     context.obj = Options(**options)
     if context.invoked_subcommand is not None:
-        if prompt is not None or as_json:
-            raise click.UsageError(f"-p and --json do not go with the command {context.invoked_subcommand!r}")
+        if prompt is not None or as_json or continue_last:
+            raise click.UsageError(f"-p, -c and --json do not go with the command {context.invoked_subcommand!r}")
+    elif continue_last and (options["persona"] or options["system"] is not None):
+        raise click.UsageError("a conversation keeps its persona and its system prompt: no --persona, --system with -c")
     elif prompt is not None:
         from kvchat.cli.oneshot import answer
 
-        answer(prompt, context.obj, as_json)
+        answer(prompt, context.obj, as_json, continue_last)
     elif as_json:
         raise click.UsageError("--json needs a question: kvchat -p TEXT --json")
     else:
         from kvchat.cli.chat import chat
 
-        chat(context.obj)
+        chat(context.obj, continue_last)
 
 
 for module in (pull, models, calibrate, plan, personas, doctor, config, bench):
     root.add_command(module.command)
+for command in (exchange.search_command, exchange.export_command, exchange.import_command):
+    root.add_command(command)

@@ -38,12 +38,17 @@ def resolve(options: Options) -> Settings:
     personas = load_personas()
     chosen = personas.named(config.persona)
     system = _given(system_prompt=options.system)
-    sampling = _given(temperature=options.temperature, max_tokens=options.max_tokens, seed=options.seed)
+    sampling = sampling_flags(options)
     flagged = [
         replace(persona, sampling=persona.sampling | sampling, **(system if persona is chosen else {}))
         for persona in personas.all
     ]
     return Settings(config, replace(personas, all=tuple(flagged)))
+
+
+def sampling_flags(options: Options) -> dict[str, Any]:
+    """The sampling parameters that were given as flags."""
+    return _given(temperature=options.temperature, max_tokens=options.max_tokens, seed=options.seed)
 
 
 def installed_name(model: str) -> str:

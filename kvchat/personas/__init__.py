@@ -71,7 +71,7 @@ def load_personas(user_dir: Path | None = None) -> Personas:
     A file that cannot be used becomes a warning and hides nothing.
     """
     user_dir = user_dir or paths.config_dir() / "personas"
-    found = {persona.name: persona for persona in map(load_persona, _toml_files(files(__name__) / "shipped"))}
+    found = {persona.name: persona for persona in shipped_personas()}
     warnings = []
     try:
         user_files = _toml_files(user_dir) if user_dir.exists() else []
@@ -86,6 +86,11 @@ def load_personas(user_dir: Path | None = None) -> Personas:
         else:
             found[persona.name] = persona
     return Personas(tuple(found[name] for name in sorted(found)), tuple(warnings))
+
+
+def shipped_personas() -> list[Persona]:
+    """Those that come with kvchat, as they come."""
+    return [load_persona(file) for file in _toml_files(files(__name__) / "shipped")]
 
 
 def load_persona(path: Traversable) -> Persona:

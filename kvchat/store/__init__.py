@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from kvchat.store.copies import ConversationCopy, MessageCopy
 from kvchat.store.errors import StoreError
 from kvchat.store.records import Conversation, Role, SearchHit, Status, StoredMessage, Tab
 from kvchat.store.store import Store
 
-__all__ = ["Conversation", "Role", "SearchHit", "Status", "Store", "StoreError", "StoredMessage", "Tab"]
+__all__ = [
+    "Conversation",
+    "ConversationCopy",
+    "MessageCopy",
+    "Role",
+    "SearchHit",
+    "Status",
+    "Store",
+    "StoreError",
+    "StoredMessage",
+    "Tab",
+]

@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from engine.api import FinishReason, Metrics, SamplingParams
 from kvchat import paths
+from kvchat.store.copies import ConversationCopy, add_copy, copy_of
 from kvchat.store.database import Database
 from kvchat.store.errors import UNWRITABLE, StoreError
 from kvchat.store.instance import Instance, opening
@@ -132,6 +133,13 @@ class Store:
         )
         return [conversation_from(row) for row in rows]
 
+    def last_conversation(self) -> Conversation:
+        """The one last written to, not archived. Raises StoreError when there is none."""
+        found = next((each for each in self.conversations() if each.leaf_id is not None), None)
+        if found is None:
+            raise StoreError("there is no conversation yet: begin one with kvchat")
+        return found
+
     def update_conversation(
         self,
         conversation_id: str,
@@ -172,6 +180,15 @@ class Store:
         """Delete a conversation with its messages and its tab, for good."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM conversations WHERE id = ?", (conversation_id,))
+
+    def copy_of(self, conversation_id: str) -> ConversationCopy:
+        """All of a conversation, for another history."""
+        return copy_of(self._database, self.conversation(conversation_id))
+
+    def add_copies(self, copies: Iterable[ConversationCopy]) -> list[str]:
+        """Add conversations, all or none, and return the ids of the new ones: one that is here stays as it is."""
+        with self._database.transaction() as connection:
+            return [copy.id for copy in copies if add_copy(connection, copy, self._instance.id)]
 
     # Messages
 

@@ -7,6 +7,7 @@ import gc
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual import work
@@ -17,13 +18,16 @@ from textual.screen import Screen
 
 from engine.api import EngineState, EngineStats, Event
 from engine.client import EngineClient
+from kvchat import paths
 from kvchat.config import Config, ConfigError
 from kvchat.conversation import Change, ConversationController
 from kvchat.personas import Personas
 from kvchat.store import Store, StoreError
 from kvchat.tui import clipboard, keys
+from kvchat.tui.keymap import spelled
 from kvchat.tui.screens.chat import ChatScreen
-from kvchat.tui.themes import block_colors, shipped_themes
+from kvchat.tui.theme_watch import POLL_S, ThemeWatch
+from kvchat.tui.themes import block_colors
 from kvchat.tui.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -51,27 +55,36 @@ class KvChatApp(App[None]):
     """The chat over a store, an engine client and the personas. Who makes them also closes them."""
 
     TITLE = "kvchat"
-    CSS_PATH = [f"styles/{part}.tcss" for part in ("base", "chat", "panel", "dialogs")]
+    CSS_PATH = [f"styles/{part}.tcss" for part in ("base", "chat", "panel", "dialogs", "forms")]
     BINDINGS = [*keys.PROGRAM]
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-low"), (24, "-tall")]
     COMMANDS = {_commands}
     NOTIFICATION_TIMEOUT = 4
 
-    def __init__(self, config: Config, store: Store, client: EngineClient, personas: Personas) -> None:
-        """Raises ConfigError for an unknown theme or persona, StoreError when the history cannot be read."""
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        client: EngineClient,
+        personas: Personas,
+        settings_file: Path | None = None,
+    ) -> None:
+        """Choices that are to be kept go to `settings_file`, by default the user's config.toml. Raises ConfigError for
+        an unknown theme or persona, StoreError when the history cannot be read."""
         super().__init__()
-        for theme in shipped_themes():
-            self.register_theme(theme)
+        self._themes = ThemeWatch(self)
         if config.ui.theme not in self.available_themes:
-            known = ", ".join(theme.name for theme in shipped_themes())
+            known = ", ".join([*self._themes.own, *map(str, self._themes.problems)])
             raise ConfigError(f"key 'ui.theme': unknown theme '{config.ui.theme}': kvchat has {known}")
         self.theme = config.ui.theme
-        self.personas = personas
+        self.keymap = config.keys
+        self.set_keymap(config.keys)
+        self._settings_file = settings_file or paths.config_file()
         self._client = client
         self.store = store
         self.workspace = Workspace(config, store, client, personas, self._conversation_changed)
-        self.chat = ChatScreen(self.workspace, personas, config.ui.panel)
+        self.chat = ChatScreen(self.workspace, config.ui.panel)
         self._engine = EngineState("loading")
         self._can_restart = False
         self._advice = ""
@@ -89,13 +102,19 @@ class KvChatApp(App[None]):
         display = super().get_key_display(binding)
         return display.upper() if display[:1] == "f" and display[1:].isdigit() else display
 
+    def key_of(self, name: str) -> str:
+        """The key of a binding, by its id, as a text names it."""
+        return spelled(name, self.keymap)
+
     def copy_to_clipboard(self, text: str) -> None:
         super().copy_to_clipboard(text)
         clipboard.copy(text)
 
     def on_mount(self) -> None:
-        for warning in self.personas.warnings:
+        for warning in self.workspace.personas.warnings:
             self.notify(warning.problem, title="A persona cannot be used", severity="warning", markup=False)
+        self._complain_about_themes()
+        self.set_interval(POLL_S, self._reread_themes)
         if not self.store.owns_tabs:
             self.notify("kvchat is open elsewhere: this window starts fresh, and its tabs are not kept", timeout=8)
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
@@ -129,13 +148,16 @@ class KvChatApp(App[None]):
                 if engine.model and engine.model.kv_warning:
                     self.notify(engine.model.kv_warning, title="Replies lose quality", severity="warning", markup=False)
             case "failed":
-                self._advice = f"No engine: {engine.detail} · F9 tries again"
+                self._advice = f"No engine: {engine.detail} · {self.key_of('restart_engine')} tries again"
             case "died" if self._can_restart:
                 self._can_restart = False  # one that dies before it is ready would die again
                 self._advice = f"The engine stopped ({engine.detail}), a new one is starting. Nothing written is lost."
                 self._start_engine()
             case "died":
-                self._advice = f"The engine stopped before it was ready ({engine.detail}) · F9 tries again"
+                self._advice = (
+                    f"The engine stopped before it was ready ({engine.detail}) · "
+                    f"{self.key_of('restart_engine')} tries again"
+                )
         self.chat.engine_changed(engine, self._advice)
         self.refresh_bindings()
 
@@ -144,9 +166,61 @@ class KvChatApp(App[None]):
         self._engine_changed(EngineState("loading", "starting the engine"))
         self._start_engine()
 
+    @work
+    async def pick_model(self) -> None:
+        """Let the user choose or install a model; another one is loaded at once, and kept in the settings."""
+        from kvchat.tui.screens.confirm import ConfirmScreen
+        from kvchat.tui.screens.models import ModelScreen
+
+        chosen = await self.push_screen_wait(ModelScreen(self.workspace.model))
+        if not chosen or (chosen == self.workspace.model and self._engine.state == "ready"):
+            return
+        question = f"Replies are running. Stop them and load {chosen}?"
+        if self.workspace.running() and not await self.push_screen_wait(ConfirmScreen(question, "Load")):
+            return
+        try:
+            engine = self.workspace.use_model(chosen)
+        except StoreError as error:
+            self.notify(str(error), severity="error", timeout=10, markup=False)
+            return
+        self._can_restart, self._advice = False, ""
+        self._engine_changed(EngineState("loading", f"loading {chosen}"))
+        await asyncio.to_thread(self._client.close)
+        self._client.configure(engine)
+        self._start_engine()
+        self._keep("", "model", chosen)
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The engine can be restarted only when there is none."""
         return self._engine.state in ("failed", "died") if action == "restart_engine" else True
+
+    def _reread_themes(self) -> None:
+        if self._themes.reread():
+            self._complain_about_themes()
+
+    def _complain_about_themes(self) -> None:
+        for problem in self._themes.problems:
+            self.notify(str(problem), title="A theme cannot be used", severity="warning", markup=False)
+
+    def action_change_theme(self) -> None:
+        """Let the user choose the colours, and keep the choice in the settings."""
+        self._choose_theme()
+
+    @work
+    async def _choose_theme(self) -> None:
+        from kvchat.tui.screens.themes import ThemeScreen
+
+        if chosen := await self.push_screen_wait(ThemeScreen(self._themes.own)):
+            self._keep("ui", "theme", chosen)
+
+    def _keep(self, table: str, key: str, value: str) -> None:
+        """Write a choice into the settings."""
+        from kvchat.settings_file import change_setting
+
+        try:
+            change_setting(self._settings_file, table, key, value)
+        except ConfigError as error:
+            self.notify(f"The {key} is not kept: {error}", severity="error", timeout=10, markup=False)
 
     def _conversation_changed(self, tab: ConversationController, change: Change) -> None:
         if self.chat.is_running:

@@ -53,13 +53,16 @@ class ChatCommands(Provider):
         yield "Reopen tab", "Open the tab closed last again", chat.action_reopen_tab
         yield "Fold long messages", "Show long messages in full, or only their beginning", chat.action_toggle_folds
         yield "Expand pastes", "Put pasted texts into the composer, to edit them", chat.action_expand_pastes
+        yield "Model", "Choose or install a model", cast("KvChatApp", app).pick_model
+        yield "Sampling", "Change how the replies of this tab are sampled", chat.pick_sampling
+        yield "Export conversation", "Write it to a file as Markdown, text or JSON", chat.export
         for command in slash.COMMANDS:
             line = f"/{command.name}"
             call = partial(chat.write, f"{line} ") if command.argument else partial(chat.run_command, line)
             yield command.usage, command.about, call
         yield "Theme", "Change the colours", app.action_change_theme
         yield "Screenshot", "Save the screen as an SVG file", partial(app.set_timer, 0.1, app.deliver_screenshot)
-        for persona in cast("KvChatApp", app).personas.all:
+        for persona in chat.personas.all:
             name = printable(persona.title or persona.name)
             yield f"New tab with {name}", printable(persona.description), partial(chat.open_tab, persona)
         for number, tab in enumerate(chat.workspace.tabs, 1):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 
 def _key(keys: str, action: str, name: str, about: str, footer: bool = False) -> Binding:
     """A key that works wherever the focus is; the composer has its own use for some of them."""
-    return Binding(keys, action, name, tooltip=about, show=footer, priority=True)
+    return Binding(keys, action, name, tooltip=about, show=footer, priority=True, id=name.lower().replace(" ", "_"))
 
 
 TABS = [
@@ -27,6 +27,7 @@ TABS = [
     _key("ctrl+shift+pageup", "move_tab(-1)", "Move tab left", "Change the order of the tabs"),
 ]
 NUMBERED_TABS = [_key(f"alt+{n}", f"show_tab({n})", f"Tab {n}", "Show a tab by its number") for n in range(1, 10)]
+_ALL_NUMBERS = replace(NUMBERED_TABS[0], key_display="alt+1…9")
 REPLY = [
     _key("ctrl+g", "edit_outside", "Edit outside", "Write the message in $EDITOR"),
     _key("escape", "stop", "Stop", "Stop the reply and keep what arrived", footer=True),
@@ -56,14 +57,21 @@ for digit in range(10):
     cast(dict[str, object], ANSI_SEQUENCES_KEYS).pop(f"\x1b{digit}", None)
 
 
-def sections() -> dict[str, Sequence[BindingType]]:
-    """Every key by topic, for the help."""
+def rebindable() -> list[Binding]:
+    """What the settings can give another key, by `id`."""
+    return [*TABS, *NUMBERED_TABS, *REPLY, *VIEW, *PROGRAM]
+
+
+def sections(keymap: Mapping[str, str]) -> dict[str, Sequence[BindingType]]:
+    """Every key by topic, for the help; `keymap` is what the settings change."""
+    from kvchat.tui.keymap import rebound
     from kvchat.tui.widgets.composer import Editor
 
+    numbered = rebound(NUMBERED_TABS, keymap) if any(tab.id in keymap for tab in NUMBERED_TABS) else [_ALL_NUMBERS]
     return {
         "Writing": Editor.BINDINGS,
-        "Tabs": [*TABS, replace(NUMBERED_TABS[0], key_display="alt+1…9")],
-        "Replies": REPLY,
-        "View": VIEW,
-        "Program": PROGRAM,
+        "Tabs": [*rebound(TABS, keymap), *numbered],
+        "Replies": rebound(REPLY, keymap),
+        "View": rebound(VIEW, keymap),
+        "Program": rebound(PROGRAM, keymap),
     }

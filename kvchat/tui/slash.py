@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -16,6 +16,7 @@ from kvchat.tui.attachments import AttachmentError, read_attachment
 from kvchat.tui.format import statistics, tokens
 
 if TYPE_CHECKING:
+    from kvchat.tui.app import KvChatApp
     from kvchat.tui.screens.chat import ChatScreen
 
 SETTINGS = tuple(name for name in SamplingParams.__struct_fields__ if name not in ("stop", "logit_bias"))
@@ -122,6 +123,18 @@ def _change_sampling(chat: ChatScreen, key: str, value: str) -> None:
     chat.notify(f"{key} is {getattr(sampling, key)} in this tab, from the next reply on", timeout=3, markup=False)
 
 
+async def _sampling(chat: ChatScreen, _: str) -> None:
+    chat.pick_sampling()
+
+
+async def _model(chat: ChatScreen, _: str) -> None:
+    cast("KvChatApp", chat.app).pick_model()
+
+
+async def _theme(chat: ChatScreen, _: str) -> None:
+    chat.app.action_change_theme()
+
+
 async def _title(chat: ChatScreen, title: str) -> None:
     chat.workspace.active.rename(" ".join(title.split()))
 
@@ -184,6 +197,10 @@ async def _find(chat: ChatScreen, words: str) -> None:
     chat.find(words)
 
 
+async def _export(chat: ChatScreen, path: str) -> None:
+    chat.export(path)
+
+
 async def _quit(chat: ChatScreen, _: str) -> None:
     await chat.app.action_quit()
 
@@ -203,6 +220,9 @@ COMMANDS = (
     SlashCommand("system", "TEXT", "Set the system prompt, before the first message", _system),
     SlashCommand("temp", "X", "Set the temperature of this tab; 0 is greedy", _temp),
     SlashCommand("set", "KEY VALUE", "Set a sampling parameter of this tab", _set, _setting_choices),
+    SlashCommand("sampling", "", "Change all sampling parameters of this tab in a form", _sampling),
+    SlashCommand("model", "", "Choose or install a model", _model),
+    SlashCommand("theme", "", "Choose the colours", _theme),
     SlashCommand("title", "TEXT", "Give the conversation a title", _title),
     SlashCommand("attach", "PATH", "Attach a text file, as @ before its path does", _attach),
     SlashCommand("retry", "", "Ask again for a reply that failed or was stopped", _retry),
@@ -214,5 +234,6 @@ COMMANDS = (
     SlashCommand("copy", "", "Copy the last reply to the clipboard", _copy),
     SlashCommand("stats", "", "Tell what the last reply cost", _stats),
     SlashCommand("find", "TEXT", "Search all conversations", _find),
+    SlashCommand("export", "FILE", "Write the conversation to a .md, .txt or .json file", _export),
     SlashCommand("quit", "", "Leave; the tabs come back the next time", _quit),
 )

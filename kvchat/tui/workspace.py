@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from engine.api import Event
+from msgspec.structs import replace
+
+from engine.api import Event, SamplingParams
 from engine.client import EngineClient
+from engine.config import EngineConfig
 from kvchat.config import Config
 from kvchat.conversation import Change, ConversationController
 from kvchat.personas import Persona, Personas
-from kvchat.store import Conversation, SearchHit, Store, StoredMessage, StoreError, Tab
+from kvchat.store import Conversation, ConversationCopy, SearchHit, Store, StoredMessage, StoreError, Tab
 
 SEARCH_HITS = 500
 """What a search looks at; several hits can be in one conversation."""
@@ -48,7 +51,7 @@ class Workspace:
         self._config = config
         self._store = store
         self._client = client
-        self._personas = personas
+        self.personas = personas
         self._on_change = on_change
         self._closed: list[Tab] = []
         saved = store.open_tabs()
@@ -59,6 +62,32 @@ class Workspace:
         self.active = self.tabs[active]
         self.active.visible = True
         self.save()
+
+    @property
+    def sampling(self) -> SamplingParams:
+        """What the settings say, which a persona may change."""
+        return self._config.sampling
+
+    def use_personas(self, personas: Personas) -> None:
+        """New conversations begin with these. The default persona must be among them."""
+        self.personas = personas
+        self.default_persona = personas.named(self.default_persona.name)
+
+    @property
+    def model(self) -> str:
+        return self._config.model
+
+    def use_model(self, model: str) -> EngineConfig:
+        """Let another model reply in every tab, and return the engine that it needs. Raises StoreError."""
+        self._config = replace(self._config, engine=replace(self._config.engine, model=model))
+        for tab in self.tabs:
+            tab.use_model(model)
+        return self._config.engine
+
+    def sampling_defaults(self, tab: ConversationController) -> SamplingParams:
+        """How a new conversation with the tab's persona would be sampled."""
+        persona = self.persona_of(tab)
+        return persona.sampling_params(self.sampling) if persona else self.sampling
 
     def find(self, conversation_id: str) -> ConversationController | None:
         return next((tab for tab in self.tabs if tab.id == conversation_id), None)
@@ -134,6 +163,10 @@ class Workspace:
         ]
         return shown, max(0, len(found) - limit) if len(hits) < SEARCH_HITS else None
 
+    def copy_of(self, tab: ConversationController) -> ConversationCopy:
+        """All that is stored of a tab's conversation. Raises StoreError."""
+        return self._store.copy_of(tab.id)
+
     def archive(self, conversation: Conversation) -> None:
         """Take a conversation out of the list, where only words find it; or put it back. Raises StoreError."""
         self._store.update_conversation(conversation.id, archived=not conversation.archived)
@@ -198,7 +231,7 @@ class Workspace:
         return Stored(conversation, found, name, self.find(conversation.id) is not None, message_id)
 
     def _persona(self, conversation: Conversation) -> Persona | None:
-        return next((each for each in self._personas.all if each.name == conversation.persona), None)
+        return next((each for each in self.personas.all if each.name == conversation.persona), None)
 
     def _forget_if_empty(self, tab: ConversationController) -> bool:
         empty = not (tab.messages or tab.unsent)

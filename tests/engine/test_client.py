@@ -155,3 +155,24 @@ def test_the_engine_process_ends_when_its_ui_is_killed(tiny_model: Path, tmp_pat
         parent.wait()
         psutil.wait_procs([engine], timeout=60)
         assert not engine.is_running() or engine.status() == psutil.STATUS_ZOMBIE
+
+
+def test_another_model_is_loaded_after_a_close_and_nothing_waits_for_the_old_one(
+    make_client: MakeClient, collector: Collector, tiny_model: Path
+) -> None:
+    client = make_client("no-such-model")
+    client.start(collector)
+    collector.until(state("failed"))
+    client.close()
+    lost = client.submit(ask())
+    client.configure(EngineConfig(model=tiny_model, dtype="float32", kv_memory=1 << 20, threads=1))
+    failed = collector.until(ended(lost))
+    assert isinstance(failed, Failed) and "replaced" in failed.error
+
+    client.start(collector)
+    done = collector.until(ended(client.submit(ask())))
+    assert isinstance(done, Finished)
+    client.close()
+    client.configure(EngineConfig(model=tiny_model, dtype="float32", kv_memory=1 << 20, threads=1))
+    client.start(collector)
+    assert isinstance(collector.until(ended(client.submit(ask(request_id="again")))), Finished)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from textual import on, work
 from textual.app import ComposeResult, SuspendNotSupported
@@ -14,7 +14,6 @@ from textual.widgets import ContentSwitcher, Footer
 
 from engine.api import EngineState, EngineStats
 from kvchat.conversation import Change, ConversationController
-from kvchat.personas import Personas
 from kvchat.store import StoreError
 from kvchat.tui import keys, slash
 from kvchat.tui.completion import Candidate, argument_candidates, command_candidates, path_candidates
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
     from textual.widgets import Markdown
 
+    from kvchat.tui.app import KvChatApp
+
 PANEL_REFRESH_S = 0.25
 DEBUG_REFRESH_S = 0.5
 """Seldom, as drawing the numbers changes them."""
@@ -46,8 +47,8 @@ class ChatScreen(TabScreen):
     BINDINGS = [*keys.TABS, *keys.NUMBERED_TABS, *keys.REPLY, *keys.VIEW]
     AUTO_FOCUS = "Editor"
 
-    def __init__(self, workspace: Workspace, personas: Personas, panel: PanelMode) -> None:
-        super().__init__(workspace, personas, f"-panel-{panel}")
+    def __init__(self, workspace: Workspace, panel: PanelMode) -> None:
+        super().__init__(workspace, f"-panel-{panel}")
         self._panel_mode = panel
         self._monitor = Monitor()
         self._panel_timer: Timer | None = None
@@ -292,7 +293,7 @@ class ChatScreen(TabScreen):
     def action_help(self) -> None:
         from kvchat.tui.screens.help import HelpScreen
 
-        self.app.push_screen(HelpScreen(keys.sections(), slash.COMMANDS))
+        self.app.push_screen(HelpScreen(keys.sections(cast("KvChatApp", self.app).keymap), slash.COMMANDS))
 
     @property
     def active_pane(self) -> ChatPane:

@@ -33,8 +33,16 @@ class HistoryScreen(ModalScreen[Stored | None]):
         Binding("down", "move('cursor_down')", show=False),
         Binding("pageup", "move('page_up')", show=False),
         Binding("pagedown", "move('page_down')", show=False),
-        Binding("f8", "archive", "Archive", show=False),
-        Binding("ctrl+x", "delete", "Delete", show=False, priority=True),
+        Binding(
+            "f8",
+            "archive",
+            "Archive",
+            show=False,
+            tooltip="Archive it, or bring it back: only words find an archived one",
+        ),
+        Binding(
+            "ctrl+x", "delete", "Delete", show=False, priority=True, tooltip="Delete it for good, after a question"
+        ),
     ]
 
     def __init__(self, workspace: Workspace, words: str = "") -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from textual import on, work
 from textual.screen import Screen
@@ -15,14 +17,20 @@ from kvchat.tui.format import printable
 from kvchat.tui.widgets.tab_bar import TabBar
 from kvchat.tui.workspace import Workspace
 
+if TYPE_CHECKING:
+    from kvchat.tui.app import KvChatApp
+
 
 class TabScreen(Screen[None]):
     """Does with the tabs of a workspace what the user wants; what a tab looks like is its subclass's."""
 
-    def __init__(self, workspace: Workspace, personas: Personas, classes: str) -> None:
+    def __init__(self, workspace: Workspace, classes: str) -> None:
         super().__init__(classes=classes)
         self.workspace = workspace
-        self.personas = personas
+
+    @property
+    def personas(self) -> Personas:
+        return self.workspace.personas
 
     async def show_active(self) -> None:
         """Bring the workspace's active tab to the front."""
@@ -63,8 +71,11 @@ class TabScreen(Screen[None]):
     async def action_pick_persona(self) -> None:
         from kvchat.tui.screens.personas import PersonaScreen
 
-        choice = await self.app.push_screen_wait(PersonaScreen(self.personas.all, self.workspace.default_persona.name))
-        if choice:
+        workspace = self.workspace
+        screen = PersonaScreen(
+            self.personas, workspace.default_persona.name, workspace.sampling, workspace.use_personas
+        )
+        if choice := await self.app.push_screen_wait(screen):
             await self.open_tab(choice)
 
     def action_close_tab(self) -> None:
@@ -87,7 +98,8 @@ class TabScreen(Screen[None]):
             if tab := self.workspace.reopen():
                 await self.show_tab(tab)
             else:
-                self.notify("no closed tab; Ctrl+O opens any conversation")
+                key = cast("KvChatApp", self.app).key_of("open_conversation")
+                self.notify(f"no closed tab; {key} opens any conversation")
 
     def action_open_conversation(self) -> None:
         self.find("")
@@ -111,6 +123,42 @@ class TabScreen(Screen[None]):
         if title is not None:
             with self.complaining():
                 tab.rename(title)
+
+    @work
+    async def pick_sampling(self) -> None:
+        """Let the user change how the replies of the active tab are sampled."""
+        from kvchat.tui.screens.sampling import SamplingScreen
+
+        tab = self.workspace.active
+        screen = SamplingScreen(tab.conversation.sampling, self.workspace.sampling_defaults(tab))
+        if sampling := await self.app.push_screen_wait(screen):
+            with self.complaining():
+                tab.set_sampling(sampling)
+
+    @work
+    async def export(self, path: str = "") -> None:
+        """Write the active conversation to a file; without a path, ask for one."""
+        from kvchat.tui.screens.export import ExportScreen
+
+        tab = self.workspace.active
+        if not path:
+            chosen = await self.app.push_screen_wait(ExportScreen(tab.title))
+            path = chosen or ""
+        if path:
+            await self._export(tab, Path(path).expanduser())
+
+    async def _export(self, tab: ConversationController, file: Path) -> None:
+        from kvchat.exchange import ExchangeError, format_of, render, save
+
+        try:
+            format = format_of(file)
+            if file.exists() and not await self.confirm(f"Replace {printable(str(file))}?", "Replace"):
+                return
+            save(file, render([self.workspace.copy_of(tab)], format))
+        except (ExchangeError, StoreError) as error:
+            self.complain(str(error))
+        else:
+            self.notify(f"Exported to {printable(str(file))}", markup=False)
 
     async def action_step_tab(self, step: int) -> None:
         await self.show_tab(self.workspace.neighbour(step))

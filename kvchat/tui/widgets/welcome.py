@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -10,15 +12,11 @@ from textual.widgets import Static
 from kvchat.personas import Persona
 from kvchat.tui.format import printable
 
-HINTS = (
-    ("Enter", "send"),
-    ("Ctrl+J", "new line"),
-    ("Ctrl+T", "new tab"),
-    ("Ctrl+N", "choose a persona"),
-    ("Ctrl+P", "everything else"),
-    ("F1", "all keys"),
-)
-KEY_WIDTH = max(len(key) for key, _ in HINTS)
+if TYPE_CHECKING:
+    from kvchat.tui.app import KvChatApp
+
+HINTS = (("new_tab", "new tab"), ("persona", "choose a persona"), ("commands", "everything else"), ("help", "all keys"))
+"""Bindings by their ids, and what they do."""
 
 
 class Welcome(Vertical):
@@ -36,5 +34,8 @@ class Welcome(Vertical):
             about = self._persona.greeting or self._persona.description
             yield Static(printable(name), id="persona", markup=False)
             yield Static(printable(about), classes="quiet", markup=False)
-        lines = (Content.assemble((key.rjust(KEY_WIDTH), "$primary"), "  ", does) for key, does in HINTS)
+        key_of = cast("KvChatApp", self.app).key_of
+        hints = [("Enter", "send"), ("Ctrl+J", "new line"), *((key_of(name), does) for name, does in HINTS)]
+        width = max(len(key) for key, _ in hints)
+        lines = (Content.assemble((key.rjust(width), "$primary"), "  ", does) for key, does in hints)
         yield Static(Content("\n").join(lines), id="hints")

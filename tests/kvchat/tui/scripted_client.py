@@ -26,6 +26,7 @@ from engine.api import (
     TokenDelta,
 )
 from engine.client import EngineClient, Listener
+from engine.config import EngineConfig
 
 MODEL = ModelInfo(
     name="smollm2-135m-instruct",
@@ -59,6 +60,8 @@ class ScriptedClient(EngineClient):
         """Every accepted prompt."""
         self.aborted: list[str] = []
         self.closed = False
+        self.config: EngineConfig | None = None
+        """What `configure` was told."""
         self._listener: Listener = lambda events: None
         self._produced: dict[str, list[TokenDelta]] = {}
         self._next_token = 1000
@@ -80,6 +83,9 @@ class ScriptedClient(EngineClient):
 
     def close(self) -> None:
         self.closed = True
+
+    def configure(self, config: EngineConfig) -> None:
+        self.config = config
 
     # The script
 

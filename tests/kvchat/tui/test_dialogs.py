@@ -17,7 +17,7 @@ from kvchat.tui import keys
 async def test_a_persona_is_picked_with_a_look_at_its_prompt(open_chat: Open) -> None:
     async with open_chat(size=(120, 36)) as chat:
         await chat.press("ctrl+n")
-        await chat.shows("New conversation with", "Assistant", "Coder", "Tutor")
+        await chat.shows("New conversation with", "Assistant", "Coder", "Editor")
         await chat.press("down")
         await chat.shows("experienced software engineer")
         await chat.press("enter")

@@ -78,7 +78,7 @@ async def test_a_second_window_starts_fresh_and_says_so(tmp_path: Path, store: S
 
 
 async def test_an_unknown_theme_is_refused(store: Store) -> None:
-    with pytest.raises(ConfigError, match="unknown theme 'neon': kvchat has harbor, linen"):
+    with pytest.raises(ConfigError, match="unknown theme 'neon': kvchat has beacon, glacier, harbor, linen"):
         KvChatApp(Config(ui=UiConfig(theme="neon")), store, ScriptedClient(), load_personas())
 
 

@@ -33,7 +33,7 @@ async def test_tab_completes_a_command_and_then_its_argument(open_chat: Open) ->
         await chat.type("/per")
         await chat.press("tab")
         assert written(chat) == "/persona "
-        await chat.shows("coder", "tutor")
+        await chat.shows("coder", "editor")
         await chat.type("tu")
         await chat.press("tab", "enter")
         await chat.until(lambda: chat.tab.conversation.persona == "tutor")

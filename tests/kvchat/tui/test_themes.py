@@ -14,11 +14,26 @@ from kvchat.tui.themes import load_theme, shipped_themes
 HARBOR = (Path(__file__).parents[3] / "themes" / "harbor.toml").read_text()
 
 
-def test_a_dark_and_a_light_theme_are_shipped() -> None:
-    assert [(theme.name, theme.dark) for theme in shipped_themes()] == [("harbor", True), ("linen", False)]
+TRUE_COLOR = [theme for theme in shipped_themes() if not theme.ansi]
+"""Those whose colours do not depend on the terminal."""
 
 
-@pytest.mark.parametrize("theme", shipped_themes(), ids=lambda theme: theme.name)
+def test_dark_light_and_sixteen_colour_themes_are_shipped() -> None:
+    assert len(shipped_themes()) >= 6
+    assert {theme.dark for theme in TRUE_COLOR} == {True, False}
+    [terminal] = [theme for theme in shipped_themes() if theme.ansi]
+    assert all(color.startswith("ansi_") for color in terminal.variables.values() if color not in ("none", "bold"))
+
+
+def test_the_theme_of_high_contrast_has_it() -> None:
+    [beacon] = [theme for theme in shipped_themes() if theme.name == "beacon"]
+    background = Color.parse(beacon.background)
+    assert contrast(Color.parse(beacon.foreground), background) == pytest.approx(21)
+    for color in (beacon.primary, beacon.secondary, beacon.accent, beacon.error, beacon.warning, beacon.success):
+        assert contrast(Color.parse(color), background) >= 7
+
+
+@pytest.mark.parametrize("theme", TRUE_COLOR, ids=lambda theme: theme.name)
 def test_a_shipped_theme_is_readable(theme: Theme) -> None:
     """Contrast as WCAG has it: 7 for text, 4.5 for what carries meaning, 3 for what stands back."""
     background = Color.parse(theme.background)
@@ -29,7 +44,7 @@ def test_a_shipped_theme_is_readable(theme: Theme) -> None:
     assert contrast(background.blend(Color.parse(theme.foreground), 0.6), background) >= 3
 
 
-@pytest.mark.parametrize("theme", shipped_themes(), ids=lambda theme: theme.name)
+@pytest.mark.parametrize("theme", TRUE_COLOR, ids=lambda theme: theme.name)
 def test_a_shipped_theme_tells_the_owners_of_blocks_apart(theme: Theme) -> None:
     colors = [Color.parse(theme.variables[f"kv-{owner}"]) for owner in ("own", "other", "shared", "cached", "free")]
     for index, one in enumerate(colors):
@@ -48,6 +63,9 @@ def test_a_shipped_theme_tells_the_owners_of_blocks_apart(theme: Theme) -> None:
         ('name = "harbor"\n', "", "key 'name': missing"),
         ("dark = true", 'dark = "yes"', "key 'dark': expected true or false"),
         ('border = "#3f6f7d"', "border = 1", "key 'variables.*': expected"),
+        ('border = "#3f6f7d"', 'border = "blu"', r":\d+: key 'variables.border': expected a colour .*, got \"blu\""),
+        ('h2-text-style = "bold"', 'h2-text-style = "fat"', 'expected words such as .*, got "fat"'),
+        ('name = "harbor"', 'name = "My Harbor"', ":4: key 'name': expected small letters"),
     ],
 )
 def test_a_bad_theme_file_says_what_is_wrong_and_where(tmp_path: Path, old: str, new: str, problem: str) -> None:

@@ -1,0 +1,126 @@
+"""Whole conversations as plain data: what leaves one history and enters another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta
+
+from engine.api import FinishReason, Metrics, SamplingParams
+from kvchat.store.records import MESSAGE_COLUMNS, MESSAGE_TABLES, Conversation, Role, message_from, pack_token_ids
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from kvchat.store.database import Database
+
+Time = Annotated[float, Meta(ge=0, le=253_402_300_799)]
+"""Seconds since the epoch, up to the year 9999."""
+TokenId = Annotated[int, Meta(ge=0, lt=1 << 32)]
+
+
+class MessageCopy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A StoredMessage without its place in a database."""
+
+    parent: int | None
+    """The index of the parent among the conversation's messages, before this one; None for a root."""
+    role: Role
+    text: str
+    token_ids: tuple[TokenId, ...] = ()
+    status: Literal["complete", "stopped", "failed"] = "complete"
+    finish_reason: FinishReason | None = None
+    error: str = ""
+    model: str = ""
+    created_at: Time
+    metrics: Metrics | None = None
+
+
+class ConversationCopy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A Conversation with all branches. Making one raises ValueError when its parts do not fit together."""
+
+    id: str
+    title: str
+    auto_title: bool = True
+    persona: str = ""
+    system_prompt: str = ""
+    model: str = ""
+    sampling: SamplingParams = SamplingParams()
+    created_at: Time
+    updated_at: Time
+    archived: bool = False
+    tags: tuple[str, ...] = ()
+    leaf: int | None
+    """The index of the last message of the branch that is shown."""
+    messages: tuple[MessageCopy, ...]
+
+    def __post_init__(self) -> None:
+        try:
+            canonical = str(UUID(self.id)) == self.id
+        except ValueError:
+            canonical = False
+        if not canonical:
+            raise ValueError(f"id must be a uuid in small letters, not '{self.id}'")
+        for index, message in enumerate(self.messages):
+            if message.parent is not None and not 0 <= message.parent < index:
+                raise ValueError(f"message {index} has parent {message.parent}, which is none before it")
+        if self.leaf is not None and not 0 <= self.leaf < len(self.messages):
+            raise ValueError(f"leaf is {self.leaf}, and there are {len(self.messages)} messages")
+
+
+def copy_of(database: Database, conversation: Conversation) -> ConversationCopy:
+    """All that is stored of a conversation; a reply that is being written counts as stopped."""
+    rows = database.rows(
+        f"SELECT {MESSAGE_COLUMNS} FROM {MESSAGE_TABLES} WHERE m.conversation_id = ? ORDER BY m.id", conversation.id
+    )
+    messages = [message_from(row) for row in rows]
+    index_of = {message.id: index for index, message in enumerate(messages)}
+    return ConversationCopy(
+        **{name: getattr(conversation, name) for name in _SHARED_CONVERSATION},
+        leaf=None if conversation.leaf_id is None else index_of[conversation.leaf_id],
+        messages=tuple(
+            MessageCopy(
+                **{name: getattr(message, name) for name in _SHARED_MESSAGE},
+                parent=None if message.parent_id is None else index_of[message.parent_id],
+                status="stopped" if message.status == "streaming" else message.status,
+            )
+            for message in messages
+        ),
+    )
+
+
+def add_copy(connection: Connection, copy: ConversationCopy, writer: str) -> bool:
+    """Store a copy under its own id, inside the caller's transaction; False, and nothing done, if that id is there."""
+    row = {name: getattr(copy, name) for name in _SHARED_CONVERSATION if name != "tags"}
+    row["sampling"] = msgspec.json.encode(copy.sampling).decode()
+    if not _insert(connection, "INSERT OR IGNORE", "conversations", row):
+        return False
+    ids: list[int] = []
+    for message in copy.messages:
+        values = {name: getattr(message, name) for name in _SHARED_MESSAGE if name != "metrics"} | {
+            "conversation_id": copy.id,
+            "parent_id": None if message.parent is None else ids[message.parent],
+            "token_ids": pack_token_ids(message.token_ids),
+            "status": message.status,
+            "writer": writer,
+        }
+        ids.append(_insert(connection, "INSERT", "messages", values))
+        if message.metrics:
+            metrics = msgspec.structs.asdict(message.metrics)
+            _insert(connection, "INSERT", "message_metrics", {"message_id": ids[-1], **metrics})
+    if copy.leaf is not None:
+        connection.execute("UPDATE conversations SET leaf_id = ? WHERE id = ?", (ids[copy.leaf], copy.id))
+    connection.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?)", [(copy.id, tag) for tag in copy.tags])
+    return True
+
+
+def _insert(connection: Connection, insert: str, table: str, row: dict[str, object]) -> int:
+    """The new row's number; 0 if it was ignored."""
+    places = ", ".join("?" * len(row))
+    cursor = connection.execute(f"{insert} INTO {table} ({', '.join(row)}) VALUES ({places})", tuple(row.values()))
+    return cursor.lastrowid or 0 if cursor.rowcount else 0
+
+
+_SHARED_CONVERSATION = [name for name in ConversationCopy.__struct_fields__ if name not in ("leaf", "messages")]
+_SHARED_MESSAGE = [name for name in MessageCopy.__struct_fields__ if name not in ("parent", "status")]
