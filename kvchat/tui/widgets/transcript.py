@@ -85,7 +85,7 @@ class Transcript(SteadyScroll, can_focus=False):
 
     async def show_message(self, message_id: int) -> None:
         """Bring a message to the top of the view, if the branch that is shown has it."""
-        if any(message.id == message_id for message in self._messages):
+        if any(message.id == message_id for message in self.controller.messages):
             self.keep_at_top(Place(message_id))
             self._stale = True
             await self.catch_up()
