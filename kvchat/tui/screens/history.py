@@ -16,7 +16,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from kvchat.store import StoreError
-from kvchat.tui.format import count, printable
+from kvchat.tui.format import count, printable, typed
 from kvchat.tui.workspace import Stored, Workspace
 
 ROWS = 300
@@ -49,7 +49,7 @@ class HistoryScreen(ModalScreen[Stored | None]):
         super().__init__()
         self._workspace = workspace
         self._found: list[Stored] = []
-        self._words = Input(words, compact=True, placeholder="Words of the title or of any message")
+        self._words = Input(typed(words), compact=True, placeholder="Words of the title or of any message")
         self._list = OptionList(compact=True)
         self._list.can_focus = False  # the keys go to the words; some of them move the highlight
         self._count = Static(classes="hint", markup=False)
