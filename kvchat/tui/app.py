@@ -248,6 +248,10 @@ class KvChatApp(App[None]):
             self.chat.conversation_changed(tab, change)
 
     @property
+    def engine(self) -> EngineState:
+        return self._engine
+
+    @property
     def crash(self) -> Exception | None:
         """The error that ended the application, if one did."""
         return self._exception

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kvchat.cli.bench import kv_dtype, peers
+from kvchat.cli.bench import interface, kv_dtype, peers
 
 
 @click.group("bench")
@@ -12,5 +12,5 @@ def command() -> None:
     """Measure this machine. Nothing else should run meanwhile."""
 
 
-for measurement in (kv_dtype.command, peers.command):
+for measurement in (interface.command, kv_dtype.command, peers.command):
     command.add_command(measurement)
