@@ -79,13 +79,11 @@ class Decoder:
         config, kernels = self._config, self._kernels
         n_head, n_kv_head = config.n_head, config.n_kv_head
         heads = kernels.linear(x, layer.qkv).unflatten(-1, (n_head + 2 * n_kv_head, config.head_dim))
-        q, kv = heads[:, :n_head], heads[:, n_head:].unflatten(1, (2, n_kv_head))
         if layer.q_norm is not None and layer.k_norm is not None:
-            k = kv[:, 0]
+            q, k = heads[:, :n_head], heads[:, n_head : n_head + n_kv_head]
             q.copy_(kernels.rms_norm(q, layer.q_norm, config.norm_eps))
             k.copy_(kernels.rms_norm(k, layer.k_norm, config.norm_eps))
-        kernels.rotary_(heads[:, : n_head + n_kv_head], *cos_sin)
-        kernels.kv_write(kv, cache, slots)
+        q = kernels.rotary_kv_write(heads, *cos_sin, cache, slots)
         return kernels.linear(kernels.paged_attention(q, cache, plan), layer.out)
 
 

@@ -23,7 +23,7 @@ class Rope:
         self._signed_scale = torch.cat((-self._scale[: head_dim // 2], self._scale[head_dim // 2 :]))
 
     def cos_sin(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """positions [T] int64 -> cos, sin [T, 1, head_dim] as `kernels.contract.Kernels.rotary_` takes them."""
+        """positions [T] int64 -> cos, sin [T, 1, head_dim] as `kernels.contract.Kernels.rotary_kv_write` takes them."""
         frequencies, scale, signed_scale = (
             table.to(positions.device) for table in (self._frequencies, self._scale, self._signed_scale)
         )

@@ -1,0 +1,126 @@
+"""What the attention of every layer of a step reads on the GPU: block tables and a list of work, in one copy."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.contract import Span
+from kernels.gpu.attention import Workspace
+from kernels.gpu.launch import Shape, Work, decode_capacity, decode_shape, plan_work, prefill_shape
+from kernels.kv_format import Storage
+
+ALIGNMENT = 4
+"""int32 values: Triton compiles again for a pointer that is no multiple of 16 bytes."""
+
+
+class Sizes(NamedTuple):
+    """What the shape of a launch depends on, beside the spans."""
+
+    n_head: int
+    n_kv_head: int
+    head_dim: int
+    keys: Storage
+    values: Storage
+    dtype: torch.dtype
+    sm_count: int
+
+    def shape(self, decodes: bool) -> Shape:
+        choose = decode_shape if decodes else prefill_shape
+        return choose(self.n_head // self.n_kv_head, self.head_dim, self.keys, self.values, self.dtype)
+
+    def work(self, spans: Sequence[Span], first_row: int, shape: Shape, window: int | None) -> Work:
+        lengths = [(span.rows, span.context) for span in spans]
+        return plan_work(lengths, first_row, self.n_kv_head, shape, window, self.sm_count)
+
+    def workspace(self, slots: int, tile_rows: int, device: torch.device) -> Workspace:
+        return Workspace.allocate(max(1, slots), tile_rows, self.n_head, self.head_dim, device)
+
+
+class Launch(NamedTuple):
+    """Arguments of `kernels.gpu.attention.paged_attention`."""
+
+    block_tables: Tensor
+    items: Tensor
+    merges: Tensor
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    launches: list[Launch]
+    workspace: Workspace
+    window: int | None
+
+
+def plan_spans(spans: Sequence[Span], sizes: Sizes, window: int | None, device: torch.device) -> Plan:
+    """One launch for neighbouring decodes, one for neighbouring prefill chunks."""
+    arrays: list[np.ndarray] = []
+    shapes: list[Shape] = []
+    slots = tile_rows = row = 0
+    for decodes, members in groupby(spans, lambda span: span.rows == 1):
+        run = list(members)
+        shape = sizes.shape(decodes)
+        work = sizes.work(run, row, shape, window)
+        arrays += [_tables(run, max(len(span.block_table) for span in run)), *work]
+        shapes.append(shape)
+        slots, tile_rows = max(slots, _slots(work)), max(tile_rows, shape.tile_rows)
+        row += sum(span.rows for span in run)
+    parts = iter(_upload(arrays, device))
+    launches = [Launch(next(parts), next(parts), next(parts), shape) for shape in shapes]
+    return Plan(launches, sizes.workspace(slots, tile_rows, device), window)
+
+
+class ReservedPlan:
+    """`plan` over arrays that stay where they are; see `TritonKernels.reserve_decodes`."""
+
+    def __init__(self, sequences: int, blocks: int, sizes: Sizes, window: int | None, device: torch.device) -> None:
+        self._sizes, self._window = sizes, window
+        self._shape = sizes.shape(decodes=True)
+        self._capacity = decode_capacity(sequences, sizes.n_kv_head, sizes.sm_count)
+        counts = ((sequences, blocks), (self._capacity.items, 8), (self._capacity.merges, 4))
+        self._host = [np.zeros(count, np.int32) for count in counts]
+        self._parts = _upload(self._host, device)
+        workspace = sizes.workspace(self._capacity.items, self._shape.tile_rows, device)
+        self.plan = Plan([Launch(*self._parts, self._shape)], workspace, window)
+
+    def fill(self, spans: Sequence[Span]) -> None:
+        """Decodes, as the rows of the step from the first on."""
+        tables, items, merges = self._host
+        work = self._sizes.work(spans, 0, self._shape, self._window).padded(*self._capacity)
+        items[:], merges[:] = work
+        for row, span in zip(tables, spans, strict=False):
+            row[: len(span.block_table)] = array("i", span.block_table)
+        for part, values in zip(self._parts, self._host, strict=True):
+            part.copy_(torch.from_numpy(values))
+
+
+def _tables(spans: Sequence[Span], width: int) -> np.ndarray:
+    tables = np.zeros((len(spans), width), np.int32)
+    for row, span in zip(tables, spans, strict=True):
+        row[: len(span.block_table)] = array("i", span.block_table)
+    return tables
+
+
+def _slots(work: Work) -> int:
+    """Partial results that are left for a merge."""
+    return int((work.merges[:, 2] + work.merges[:, 3]).max()) if len(work.merges) else 0
+
+
+def _upload(arrays: Sequence[np.ndarray], device: torch.device) -> list[Tensor]:
+    """Each on the device, all in one copy."""
+    starts = np.cumsum([0, *(-(-part.size // ALIGNMENT) * ALIGNMENT for part in arrays)])
+    joined = np.zeros(starts[-1], np.int32)
+    for start, part in zip(starts, arrays, strict=False):
+        joined[start : start + part.size] = part.ravel()
+    on_device = torch.from_numpy(joined).to(device)
+    return [
+        on_device[start : start + part.size].view(part.shape) for start, part in zip(starts, arrays, strict=False)
+    ]
