@@ -1,8 +1,9 @@
 """How the attention of a step is cut into programs: plain arithmetic on the host, once for all layers of a step.
 
 A tile is some query rows of one sequence, packed with the query heads that share a key/value head. Its keys are one
-item of work, or several when there would be too few to fill the GPU: then each item leaves a partial result, and a
-second kernel merges those (Flash-Decoding, Dao et al. 2023). Decodes and prefill chunks differ in their `Shape` only.
+item of work, or several when there would be too few items to fill the GPU or one would outlast the others: then each
+leaves a partial result, and a second kernel merges those (Flash-Decoding, Dao et al. 2023). Decodes and prefill chunks
+differ in their `Shape` only.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import torch
 
 from kernels.kv_format import Groups, Storage
 
-PER_SM = 2
-"""Programs that an SM holds at once, about; as many items per key/value head as fill all SMs are aimed at."""
+ITEM, MERGE = 8, 4
+"""Numbers of an item and of a merge."""
 
 
 class Shape(NamedTuple):
@@ -25,11 +26,13 @@ class Shape(NamedTuple):
     tile_rows: int
     """Query rows of a tile; each brings its G query heads."""
     block_m: int
-    """At least tile_rows * G, a power of two."""
+    """Rows of the matrix that these are: at least tile_rows * G, a power of two."""
     block_n: int
     """Keys that a program reads at a time."""
     num_warps: int
     num_stages: int
+    per_sm: int
+    """Programs on an SM at a time that the work is cut for."""
 
 
 class Work(NamedTuple):
@@ -41,27 +44,33 @@ class Work(NamedTuple):
     merges: np.ndarray
     """int32 [M, 4]: first query row, query rows, first slot, slots (consecutive)."""
 
-    def padded(self, items: int, merges: int) -> Work:
-        """With rows of zeros up to these numbers: a captured launch has as many programs each time."""
-        return Work(*(_padded(rows, count) for rows, count in zip(self, (items, merges), strict=True)))
-
-
-class Capacity(NamedTuple):
-    """What `plan_work` needs at most."""
-
-    items: int
-    """Slots also."""
-    merges: int
+    def padded(self, sequences: int, slots: int) -> Work:
+        """As many rows as decodes of so many sequences take at most, of `max_slots`: a captured launch has as many
+        programs each time."""
+        counts = (sequences + slots, slots // 2)
+        return Work(*(np.pad(rows, ((0, count - len(rows)), (0, 0))) for rows, count in zip(self, counts, strict=True)))
 
 
 def decode_shape(group: int, head_dim: int, keys: Storage, values: Storage, dtype: torch.dtype) -> Shape:
-    """For one query row per sequence."""
-    raise NotImplementedError
+    """For one query row per sequence, computing in `dtype`; G is `group`."""
+    size = power_of_2(head_dim)
+    block_n = min(128, max(16, 16384 // (size * dtype.itemsize)))
+    return Shape(1, max(16, power_of_2(group)), block_n, 4, 3, 2)
 
 
 def prefill_shape(group: int, head_dim: int, keys: Storage, values: Storage, dtype: torch.dtype) -> Shape:
     """For chunks of several query rows."""
-    raise NotImplementedError
+    size = power_of_2(head_dim)
+    if dtype == torch.float32:
+        block_m, block_n, num_warps, num_stages = 32, 32, 4, 1
+    elif size <= 64:
+        block_m, block_n, num_warps, num_stages = 128, 64, 4, 3
+    elif size == 128:
+        block_m, block_n, num_warps, num_stages = 128, 64, 8, 3
+    else:
+        block_m, block_n, num_warps, num_stages = 64, 32, 4, 2
+    block_m = max(block_m, power_of_2(group))
+    return Shape(block_m // group, block_m, block_n, num_warps, num_stages, 1)
 
 
 def plan_work(
@@ -69,9 +78,45 @@ def plan_work(
 ) -> Work:
     """Work for sequences of (query rows, context), see `kernels.contract.Span`, whose rows follow each other from
     `first_row` on. Sequence i has row i of the block tables."""
-    raise NotImplementedError
+    tiles = []
+    for sequence, (rows, context) in enumerate(spans):
+        for start in range(0, rows, shape.tile_rows):
+            count = min(shape.tile_rows, rows - start)
+            position = context - rows + start
+            begin = 0 if window is None else max(0, position + 1 - window)
+            tiles.append((sequence, first_row + start, count, position, begin, position + count))
+        first_row += rows
+
+    share = sum(end - begin for *_, begin, end in tiles) * n_kv_head / (shape.per_sm * sm_count)
+    items, merges, slots = [], [], 0
+    for sequence, row, count, position, begin, end in tiles:
+        step = round_up((end - begin) / max(1, round((end - begin) / share)), shape.block_n)
+        pieces = -(-(end - begin) // step)
+        if pieces > 1:
+            merges.append((row, count, slots, pieces))
+        for key in range(begin, end, step):
+            slot = -1 if pieces == 1 else slots
+            slots += pieces > 1
+            items.append((sequence, row, count, position, key, min(key + step, end), slot, 0))
+    # The longest first, so that none of them runs alone at the end.
+    items.sort(key=lambda item: item[4] - item[5])
+    return Work(_rows(items, ITEM), _rows(merges, MERGE))
 
 
-def decode_capacity(sequences: int, n_kv_head: int, sm_count: int) -> Capacity:
-    """For so many sequences of one query row each, however long."""
-    raise NotImplementedError
+def max_slots(n_kv_head: int, shape: Shape, sm_count: int) -> int:
+    """Partial results of a step at most, whatever its sequences: a tile of x shares, x >= 1.5, makes round(x) <= 4/3 x
+    of them, and all tiles together are (programs that fill the GPU) / n_kv_head shares."""
+    return 4 * shape.per_sm * sm_count // (3 * n_kv_head)
+
+
+def power_of_2(n: int) -> int:
+    """The next one from n on."""
+    return 1 << (n - 1).bit_length()
+
+
+def round_up(x: float, unit: int) -> int:
+    return int(-(-x // unit)) * unit
+
+
+def _rows(rows: Sequence[tuple[int, ...]], width: int) -> np.ndarray:
+    return np.array(rows, np.int32).reshape(-1, width)
