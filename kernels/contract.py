@@ -78,9 +78,10 @@ class Draw(NamedTuple):
 class Kernels(Protocol):
     """All ops run on the device and in the dtype that the kernels were made for."""
 
-    draw: Callable[[Tensor, Sequence[Draw]], list[int]] | None
-    """logits float32 [N, vocab] and how to draw from each row -> tokens, -1 where the logits have no finite maximum.
-    None: the logits are to be had on the host as well as anywhere."""
+    @property
+    def draw(self) -> Callable[[Tensor, Sequence[Draw]], list[int]] | None:
+        """logits float32 [N, vocab] and how to draw from each row -> tokens, -1 where the logits have no finite
+        maximum. None: the engine draws, on the host."""
 
     def pack_linear(self, weight: Tensor, bias: Tensor | None = None) -> PackedLinear:
         """Prepare a weight [out, in] and bias [out]. Neither is needed afterwards."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from kernels.contract import Span
 from kernels.gpu.attention import Workspace
-from kernels.gpu.launch import Shape, Work, decode_capacity, decode_shape, plan_work, prefill_shape
+from kernels.gpu.launch import Shape, Work, decode_shape, max_slots, plan_work, prefill_shape
 from kernels.kv_format import Storage
 
 ALIGNMENT = 4
@@ -40,8 +40,13 @@ class Sizes(NamedTuple):
         lengths = [(span.rows, span.context) for span in spans]
         return plan_work(lengths, first_row, self.n_kv_head, shape, window, self.sm_count)
 
-    def workspace(self, slots: int, tile_rows: int, device: torch.device) -> Workspace:
-        return Workspace.allocate(max(1, slots), tile_rows, self.n_head, self.head_dim, device)
+    def slots(self, shape: Shape) -> int:
+        return max_slots(self.n_kv_head, shape, self.sm_count)
+
+    def workspace(self, shapes: Sequence[Shape], device: torch.device) -> Workspace:
+        """Enough for launches of each of these shapes, one after the other."""
+        slots, rows = max(self.slots(shape) for shape in shapes), max(shape.tile_rows for shape in shapes)
+        return Workspace.allocate(slots, rows, self.n_head, self.head_dim, device)
 
 
 class Launch(NamedTuple):
@@ -64,18 +69,16 @@ def plan_spans(spans: Sequence[Span], sizes: Sizes, window: int | None, device: 
     """One launch for neighbouring decodes, one for neighbouring prefill chunks."""
     arrays: list[np.ndarray] = []
     shapes: list[Shape] = []
-    slots = tile_rows = row = 0
+    row = 0
     for decodes, members in groupby(spans, lambda span: span.rows == 1):
         run = list(members)
         shape = sizes.shape(decodes)
-        work = sizes.work(run, row, shape, window)
-        arrays += [_tables(run, max(len(span.block_table) for span in run)), *work]
+        arrays += [_tables(run, max(len(span.block_table) for span in run)), *sizes.work(run, row, shape, window)]
         shapes.append(shape)
-        slots, tile_rows = max(slots, _slots(work)), max(tile_rows, shape.tile_rows)
         row += sum(span.rows for span in run)
     parts = iter(_upload(arrays, device))
     launches = [Launch(next(parts), next(parts), next(parts), shape) for shape in shapes]
-    return Plan(launches, sizes.workspace(slots, tile_rows, device), window)
+    return Plan(launches, sizes.workspace(shapes, device), window)
 
 
 class ReservedPlan:
@@ -84,18 +87,18 @@ class ReservedPlan:
     def __init__(self, sequences: int, blocks: int, sizes: Sizes, window: int | None, device: torch.device) -> None:
         self._sizes, self._window = sizes, window
         self._shape = sizes.shape(decodes=True)
-        self._capacity = decode_capacity(sequences, sizes.n_kv_head, sizes.sm_count)
-        counts = ((sequences, blocks), (self._capacity.items, 8), (self._capacity.merges, 4))
-        self._host = [np.zeros(count, np.int32) for count in counts]
+        self._sequences = sequences
+        empty = sizes.work([], 0, self._shape, window).padded(sequences, sizes.slots(self._shape))
+        self._host = [np.zeros((sequences, blocks), np.int32), *empty]
         self._parts = _upload(self._host, device)
-        workspace = sizes.workspace(self._capacity.items, self._shape.tile_rows, device)
+        workspace = sizes.workspace([self._shape], device)
         self.plan = Plan([Launch(*self._parts, self._shape)], workspace, window)
 
     def fill(self, spans: Sequence[Span]) -> None:
         """Decodes, as the rows of the step from the first on."""
         tables, items, merges = self._host
-        work = self._sizes.work(spans, 0, self._shape, self._window).padded(*self._capacity)
-        items[:], merges[:] = work
+        work = self._sizes.work(spans, 0, self._shape, self._window)
+        items[:], merges[:] = work.padded(self._sequences, self._sizes.slots(self._shape))
         for row, span in zip(tables, spans, strict=False):
             row[: len(span.block_table)] = array("i", span.block_table)
         for part, values in zip(self._parts, self._host, strict=True):
@@ -107,11 +110,6 @@ def _tables(spans: Sequence[Span], width: int) -> np.ndarray:
     for row, span in zip(tables, spans, strict=True):
         row[: len(span.block_table)] = array("i", span.block_table)
     return tables
-
-
-def _slots(work: Work) -> int:
-    """Partial results that are left for a merge."""
-    return int((work.merges[:, 2] + work.merges[:, 3]).max()) if len(work.merges) else 0
 
 
 def _upload(arrays: Sequence[np.ndarray], device: torch.device) -> list[Tensor]:
