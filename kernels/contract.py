@@ -101,7 +101,7 @@ class Kernels(Protocol):
     def rotary_kv_write(self, heads: Tensor, cos: Tensor, sin: Tensor, layer: LayerCache, slots: Tensor) -> Tensor:
         """Rotate the queries and keys of heads [T, Hq + 2 Hkv, D] (queries, keys, values; may be overwritten), pairing
         value i with i + D/2 (GPT-NeoX halves; Su et al. 2021), and scatter keys and values into a layer's cache at
-        slots [T] int64, each at most once. Returns the queries [T, Hq, D] as `paged_attention` of this layer takes them.
+        slots [T] int64, each at most once. Returns the queries [T, Hq, D] as this layer's `paged_attention` takes them.
 
         cos, sin [T, 1, D]: of each row's position, each half repeating the D/2 angles, sin negated in the first half.
         """
@@ -114,5 +114,5 @@ class Kernels(Protocol):
         similar length as neighbours."""
 
     def paged_attention(self, q: Tensor, layer: LayerCache, plan: AttentionPlan) -> Tensor:
-        """Causal attention of q [T, Hq, D], `rotary_kv_write`'s, over each span's own cached tokens, this step's included (they must
-        have been written) -> [T, Hq * D]. Scores are scaled by 1 / sqrt(D)."""
+        """Causal attention of q [T, Hq, D], as `rotary_kv_write` returns it, over each span's own cached tokens, this
+        step's included (they must have been written) -> [T, Hq * D]. Scores are scaled by 1 / sqrt(D)."""

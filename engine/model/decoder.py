@@ -16,6 +16,9 @@ from kernels import Kernels
 from kernels.contract import AttentionPlan, LayerCache, Span
 from kernels.kv_format import name_of
 
+READ_ROWS = 128
+"""Rows of a step whose logits are asked for at most, where it is not one row of each sequence."""
+
 
 class Step(NamedTuple):
     """What one forward pass computes: T tokens of several sequences, span after span."""
@@ -61,7 +64,7 @@ class Decoder:
         return self.compute(self.inputs(step))
 
     def inputs(self, step: Step) -> Inputs:
-        tensors = (
+        token_ids, positions, slots, logit_rows = (
             torch.tensor(values, dtype=torch.int64, device=self.device)
             for values in (step.token_ids, step.positions, step.slots, step.logit_rows)
         )
@@ -69,7 +72,7 @@ class Decoder:
             window: self.kernels.plan_attention(step.spans, self.cache[0], self.config.n_head, window)
             for window in set(self.config.windows)
         }
-        return Inputs(*tensors, plans)
+        return Inputs(token_ids, positions, slots, logit_rows, plans)
 
     @property
     def device(self) -> torch.device:

@@ -76,8 +76,8 @@ def plan_spans(spans: Sequence[Span], sizes: Sizes, window: int | None, device: 
         arrays += [_tables(run, max(len(span.block_table) for span in run)), *sizes.work(run, row, shape, window)]
         shapes.append(shape)
         row += sum(span.rows for span in run)
-    parts = iter(_upload(arrays, device))
-    launches = [Launch(next(parts), next(parts), next(parts), shape) for shape in shapes]
+    parts = _upload(arrays, device)
+    launches = [Launch(*arguments) for arguments in zip(parts[::3], parts[1::3], parts[2::3], shapes, strict=True)]
     return Plan(launches, sizes.workspace(shapes, device), window)
 
 
@@ -90,9 +90,9 @@ class ReservedPlan:
         self._sequences = sequences
         empty = sizes.work([], 0, self._shape, window).padded(sequences, sizes.slots(self._shape))
         self._host = [np.zeros((sequences, blocks), np.int32), *empty]
-        self._parts = _upload(self._host, device)
+        self._parts = tables, items, merges = _upload(self._host, device)
         workspace = sizes.workspace([self._shape], device)
-        self.plan = Plan([Launch(*self._parts, self._shape)], workspace, window)
+        self.plan = Plan([Launch(tables, items, merges, self._shape)], workspace, window)
 
     def fill(self, spans: Sequence[Span]) -> None:
         """Decodes, as the rows of the step from the first on."""
@@ -119,6 +119,4 @@ def _upload(arrays: Sequence[np.ndarray], device: torch.device) -> list[Tensor]:
     for start, part in zip(starts, arrays, strict=False):
         joined[start : start + part.size] = part.ravel()
     on_device = torch.from_numpy(joined).to(device)
-    return [
-        on_device[start : start + part.size].view(part.shape) for start, part in zip(starts, arrays, strict=False)
-    ]
+    return [on_device[start : start + part.size].view(part.shape) for start, part in zip(starts, arrays, strict=False)]

@@ -52,11 +52,8 @@ def gated_kernel(gate_up, out, SIZE: tl.constexpr, BLOCK: tl.constexpr, SILU: tl
     inside = i < SIZE
     gate = tl.load(gate_up + row * 2 * SIZE + i, inside, 0.0).to(tl.float32)
     up = tl.load(gate_up + (row * 2 + 1) * SIZE + i, inside, 0.0).to(tl.float32)
-    if SILU:
-        steepness = gate
-    else:
-        # 0.5 * (1 + tanh(z)) is sigmoid(2 * z).
-        steepness = 1.5957691216057308 * (gate + 0.044715 * gate * gate * gate)
+    # The GELU's 0.5 * (1 + tanh(z)) is sigmoid(2 * z).
+    steepness = gate if SILU else 1.5957691216057308 * (gate + 0.044715 * gate * gate * gate)
     tl.store(out + row * SIZE + i, (gate * tl.sigmoid(steepness) * up).to(out.dtype.element_ty), inside)
 
 
