@@ -31,41 +31,39 @@ def load_heads(
 ):
     """One head's keys or values of N tokens, [N, PADDED] in `dtype`; zero where a token is not `live` [N].
 
-    block [N] int64; row [N]: of the ROWS = SLOTS * HEADS heads of the block. BITS 0 are floats, PADDED values of which
-    SIZE are stored.
+    block [N] int64; row [N]: of the ROWS = SLOTS * HEADS heads of the block. SIZE values are stored, as floats where
+    BITS is 0.
     """
     if BITS == 0:
-        stored: tl.constexpr = SIZE
-        width: tl.constexpr = PADDED
-        block_size: tl.constexpr = ROWS * SIZE
+        heads = load_rows(plane, block * (ROWS * SIZE) + row * SIZE, live, SIZE, PADDED)
     else:
-        stored: tl.constexpr = SIZE * BITS // 8
-        width: tl.constexpr = PADDED * BITS // 8
-        block_size: tl.constexpr = ROWS * (stored + 4 * (SIZE // GROUP))
-    column = tl.arange(0, width)
+        WIDTH: tl.constexpr = SIZE * BITS // 8
+        GROUPS: tl.constexpr = SIZE // GROUP
+        BLOCK_BYTES: tl.constexpr = ROWS * (WIDTH + 4 * GROUPS)
+        heads = load_rows(plane, block * BLOCK_BYTES + row * WIDTH, live, WIDTH, PADDED * BITS // 8)
+        if BITS == 4:
+            heads = tl.reshape(tl.join(heads & 15, heads >> 4), [heads.shape[0], PADDED])
+        heads = heads.to(tl.float32)
+        # A scale and an offset are read as one word.
+        word = block * (BLOCK_BYTES // 4) + (ROWS * WIDTH // 4) + row * GROUPS
+        if GROUPS == 1:
+            scale, offset = unpack(tl.load(parameters + word, live, 0))
+            heads = heads * scale[:, None] + offset[:, None]
+        else:
+            scale, offset = unpack(load_rows(parameters, word, live, GROUPS, PADDED // GROUP))
+            heads = tl.reshape(heads, [heads.shape[0], PADDED // GROUP, GROUP])
+            heads = tl.reshape(heads * scale[:, :, None] + offset[:, :, None], [heads.shape[0], PADDED])
+    return heads.to(dtype)
+
+
+@triton.jit
+def load_rows(source, start, live, SIZE: tl.constexpr, PADDED: tl.constexpr):
+    """[N, PADDED], of which SIZE values from start [N] on are read; zero where not live [N]."""
+    column = tl.arange(0, PADDED)
     inside = live[:, None]
-    if stored != width:
-        inside = inside & (column < stored)[None, :]
-    codes = tl.load(plane + (block * block_size + row * stored)[:, None] + column[None, :], inside, 0)
-    if BITS == 0:
-        return codes.to(dtype)
-    if BITS == 4:
-        codes = tl.reshape(tl.join(codes & 15, codes >> 4), [codes.shape[0], PADDED])
-    x = codes.to(tl.float32)
-    # A scale and an offset are read as one word.
-    word = block * (block_size // 4) + ROWS * stored // 4 + row * (SIZE // GROUP)
-    if GROUP == SIZE:
-        pair = tl.load(parameters + word, live, 0)
-        scale, offset = unpack(pair)
-        x = x * scale[:, None] + offset[:, None]
-    else:
-        groups: tl.constexpr = PADDED // GROUP
-        group = tl.arange(0, groups)
-        pair = tl.load(parameters + word[:, None] + group[None, :], live[:, None] & (group < SIZE // GROUP)[None, :], 0)
-        scale, offset = unpack(pair)
-        x = tl.reshape(x, [codes.shape[0], groups, GROUP]) * scale[:, :, None] + offset[:, :, None]
-        x = tl.reshape(x, [codes.shape[0], PADDED])
-    return x.to(dtype)
+    if SIZE != PADDED:
+        inside = inside & (column < SIZE)[None, :]
+    return tl.load(source + start[:, None] + column[None, :], inside, 0)
 
 
 @triton.jit
@@ -117,7 +115,7 @@ def fold(
     ROWS: tl.constexpr = SLOTS * HEADS
     k = load_heads(keys, key_parameters, block, row, live, q.dtype, SIZE, PADDED, ROWS, KEY_BITS, KEY_GROUP)
     scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
-    if SOFTCAP:
+    if SOFTCAP > 0:
         # tanh, from the one exponential that there is; `scale` made the scores fit.
         scores = (SOFTCAP * 1.4426950408889634) * (1 - 2 / (tl.exp2(scores) + 1))
     if MASKED:
