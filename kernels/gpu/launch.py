@@ -51,26 +51,37 @@ class Work(NamedTuple):
         return Work(*(np.pad(rows, ((0, count - len(rows)), (0, 0))) for rows, count in zip(self, counts, strict=True)))
 
 
-def decode_shape(group: int, head_dim: int, keys: Storage, values: Storage, dtype: torch.dtype) -> Shape:
-    """For one query row per sequence, computing in `dtype`; G is `group`."""
-    size = power_of_2(head_dim)
-    block_n = min(128, max(16, 16384 // (size * dtype.itemsize)))
-    return Shape(1, max(16, power_of_2(group)), block_n, 4, 3, 2)
+def decode_shape(
+    group: int, head_dim: int, keys: Storage, values: Storage, dtype: torch.dtype, hopper: bool = False
+) -> Shape:
+    """For one query row per sequence, computing in `dtype`; G is `group`. `hopper`: the GPU has the matrix units and
+    the 227 KiB of shared memory of compute capability 9 or 10; without, 99 KiB are enough."""
+    # 16 KiB of keys at a time, if they are computed in 16 bits. Block ids are loaded one stage before what they point
+    # to, so that 5 stages keep two of these in shared memory and 7 keep three.
+    block_n = max(16, min(128, 16384 // (power_of_2(head_dim) * dtype.itemsize)))
+    block_m = max(16, power_of_2(group))
+    return Shape(1, block_m, block_n, 4 if block_m <= 32 else 8, num_stages=7 if hopper else 5, per_sm=2)
 
 
-def prefill_shape(group: int, head_dim: int, keys: Storage, values: Storage, dtype: torch.dtype) -> Shape:
-    """For chunks of several query rows."""
+def prefill_shape(
+    group: int, head_dim: int, keys: Storage, values: Storage, dtype: torch.dtype, hopper: bool = False
+) -> Shape:
+    """For chunks of several query rows; see `decode_shape`."""
     size = power_of_2(head_dim)
+    int8 = isinstance(keys, Groups) and isinstance(values, Groups) and values.bits == 8
+    num_warps, num_stages = 8, 5
     if dtype == torch.float32:
         block_m, block_n, num_warps, num_stages = 32, 32, 4, 1
+    elif hopper:
+        block_m, block_n = (128, 64) if size <= 128 else (64, 32)
     elif size <= 64:
-        block_m, block_n, num_warps, num_stages = 128, 64, 4, 3
+        block_m, block_n = 128, 32 if int8 else 64
     elif size == 128:
-        block_m, block_n, num_warps, num_stages = 128, 64, 8, 3
+        block_m, block_n = 64 if int8 else 128, 32
     else:
-        block_m, block_n, num_warps, num_stages = 64, 32, 4, 2
+        block_m, block_n, num_stages = 64, 32, 4
     block_m = max(block_m, power_of_2(group))
-    return Shape(block_m // group, block_m, block_n, num_warps, num_stages, 1)
+    return Shape(block_m // group, block_m, block_n, num_warps, num_stages, per_sm=1)
 
 
 def plan_work(
