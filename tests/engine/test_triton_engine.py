@@ -12,7 +12,6 @@ import engine.runner
 from engine.api import Finished, GenerationRequest, SamplingParams
 from engine.config import EngineConfig
 from engine.engine import Engine
-from kernels.contract import Kernels
 from kernels.gpu.backend import TritonKernels
 
 SHARED = list(range(40, 60))
@@ -80,11 +79,7 @@ def test_prefixes_preemption_and_formats_give_the_tokens_of_the_reference(
     model: Path, kv_dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, expected = serve(model, kv_dtype, blocks=32)
-
-    def triton(device: torch.device, dtype: torch.dtype) -> Kernels:
-        return TritonKernels(device, dtype, sm_count=4)
-
-    monkeypatch.setattr(engine.runner, "select", triton)
+    monkeypatch.setattr(engine.runner, "select", TritonKernels)
     served, results = serve(model, kv_dtype, blocks=6)
     assert [result.token_ids for result in results] == [result.token_ids for result in expected]
     assert len({result.token_ids for result in results}) == 3

@@ -27,7 +27,7 @@ PROMPTS = {(3, 1): 25, (4,): 9, (6, 2): 16}
 def test_a_padded_step_in_reserved_memory_gives_the_logits_of_a_step_of_its_own(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine.runner, "select", lambda device, dtype: TritonKernels(device, dtype, sm_count=4))
+    monkeypatch.setattr(engine.runner, "select", TritonKernels)
     save(kind, tmp_path)
     runner = ModelRunner(tmp_path, EngineConfig(model=tmp_path, dtype="float32", kv_memory=1 << 20, threads=1))
     decoder = runner._decoder
