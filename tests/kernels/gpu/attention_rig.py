@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -31,17 +30,15 @@ class Rig:
     format: KVFormat = FLOAT32
     dtype: torch.dtype = torch.float32
     window: int | None = None
-    sm_count: int = 16
+    sm_count: int = 4
     layer: LayerCache = field(init=False)
     tables: Tensor = field(init=False)
     q: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         counts = [-(-context // self.block_size) for _, context in self.spans]
-        blocks = list(range(sum(counts) + 1))
-        random.shuffle(blocks)
-        spare = blocks.pop()
-        self.layer = LayerCache(*(self._poisoned(storage, len(blocks) + 1) for storage in self.format))
+        spare, *blocks = torch.randperm(sum(counts) + 1).tolist()
+        self.layer = LayerCache(*(self._poisoned(storage, sum(counts) + 1) for storage in self.format))
         # Beyond a sequence's blocks a table names one that holds nothing but NaN.
         self.tables = torch.full((len(counts), max(counts) + 1), spare, dtype=torch.int32)
         queries = []

@@ -20,6 +20,11 @@ HEAD_DIMS = (32, 64, 80, 96, 112, 128, 256)
 BLOCK_SIZES = (16, 32, 64)
 
 
+@pytest.fixture(autouse=True)
+def fresh_data() -> None:
+    print(f"torch.manual_seed({torch.seed()})")
+
+
 def check(rig: Rig, *, spare_work: bool = False) -> None:
     tolerance = 2e-5 if rig.dtype == torch.float32 else 4e-3
     torch.testing.assert_close(rig.attend(spare_work=spare_work), rig.expected(), atol=tolerance, rtol=tolerance)
@@ -38,7 +43,7 @@ def rigs(draw: st.DrawFn, most_rows: int) -> Rig:
     dtype = draw(st.sampled_from((torch.float32, torch.float16)))
     head_dim, block_size = draw(st.sampled_from(HEAD_DIMS)), draw(st.sampled_from(BLOCK_SIZES))
     whole = st.integers(1, 3).map(lambda blocks: blocks * block_size)
-    contexts = st.lists(st.one_of(st.integers(1, 150), whole, st.just(1)), min_size=1, max_size=3)
+    contexts = st.lists(st.one_of(st.integers(1, 100), whole, st.just(1)), min_size=1, max_size=3)
     spans = [(draw(st.integers(1, min(most_rows, context))), context) for context in draw(contexts)]
     if most_rows > 1 and spans[0][0] == 1:
         spans[0] = (2, spans[0][1] + 1)
@@ -59,19 +64,17 @@ def rigs(draw: st.DrawFn, most_rows: int) -> Rig:
     )
 
 
-# A failure is printed whole: shrinking it would take minutes here.
-sampled = settings(
-    max_examples=25, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck)
-)
+# Not shrunk: that would take minutes here.
+sampled = settings(deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
 
 
-@sampled
+@settings(sampled, max_examples=30)
 @given(rigs(most_rows=1))
 def test_decodes_of_any_kind(rig: Rig) -> None:
     check(rig)
 
 
-@sampled
+@settings(sampled, max_examples=15)
 @given(rigs(most_rows=40))
 def test_prefill_chunks_of_any_kind_behind_cached_prefixes(rig: Rig) -> None:
     check(rig)
@@ -89,7 +92,7 @@ def test_every_head_size_and_group(head_dim: int) -> None:
 
 def test_one_key_value_head_for_more_query_heads_than_a_tile_has_rows() -> None:
     check(Rig([(1, 40), (1, 3)], group=20, n_kv_head=1))
-    check(Rig([(3, 40)], group=71, n_kv_head=1))
+    check(Rig([(2, 30)], group=71, n_kv_head=1))
 
 
 def test_decodes_from_one_token_to_many_blocks() -> None:
@@ -97,7 +100,7 @@ def test_decodes_from_one_token_to_many_blocks() -> None:
 
 
 def test_a_tile_split_over_many_programs_is_put_together_again() -> None:
-    for span in ((1, 3000), (5, 3000)):
+    for span in ((1, 1500), (5, 1000)):
         check(Rig([span], n_kv_head=1, sm_count=132))
 
 
