@@ -19,13 +19,16 @@ from kernels.kv_format import Groups, rotate
 class TritonKernels:
     """What each op does is told in `kernels.contract.Kernels`.
 
-    `sm_count`: of the GPU by default. The device is a GPU, or any one where Triton is interpreted.
+    The device is a GPU, or the CPU where Triton is interpreted, which then makes believe to have 4 SMs.
     """
 
-    def __init__(self, device: torch.device, dtype: torch.dtype, sm_count: int | None = None) -> None:
+    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
         self.device = device
         self.dtype = dtype
-        self._sm_count = sm_count or torch.cuda.get_device_properties(device).multi_processor_count
+        self._sm_count, self._hopper = 4, False
+        if device.type == "cuda":
+            self._sm_count = torch.cuda.get_device_properties(device).multi_processor_count
+            self._hopper = torch.cuda.get_device_capability(device)[0] in (9, 10)
 
     def pack_linear(self, weight: Tensor, bias: Tensor | None = None) -> PackedLinear:
         return weight, bias
@@ -57,7 +60,16 @@ class TritonKernels:
 
     def _sizes(self, layer: LayerCache, n_head: int) -> Sizes:
         keys, values = layer
-        return Sizes(n_head, keys.n_kv_head, keys.head_dim, keys.storage, values.storage, self.dtype, self._sm_count)
+        return Sizes(
+            n_head,
+            keys.n_kv_head,
+            keys.head_dim,
+            keys.storage,
+            values.storage,
+            self.dtype,
+            self._sm_count,
+            self._hopper,
+        )
 
     def paged_attention(self, q: Tensor, layer: LayerCache, plan: Plan) -> Tensor:
         rows, n_head, head_dim = q.shape

@@ -183,7 +183,7 @@ def launch_constants(layer: LayerCache, n_head: int) -> dict[str, int]:
     """The kernel's constants and its warps."""
     head_dim, n_kv_head = layer.keys.head_dim, layer.keys.n_kv_head
     padded = triton.next_power_of_2(head_dim)
-    heads = max(1, min(TILE // padded, triton.next_power_of_2(n_kv_head)))
+    heads = max(1, min(TILE // padded, triton.next_power_of_2(n_head)))
     constants = {
         "HQ": n_head,
         "HKV": n_kv_head,

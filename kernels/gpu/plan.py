@@ -31,10 +31,12 @@ class Sizes(NamedTuple):
     values: Storage
     dtype: torch.dtype
     sm_count: int
+    hopper: bool
+    """See `kernels.gpu.launch.decode_shape`."""
 
     def shape(self, decodes: bool) -> Shape:
         choose = decode_shape if decodes else prefill_shape
-        return choose(self.n_head // self.n_kv_head, self.head_dim, self.keys, self.values, self.dtype)
+        return choose(self.n_head // self.n_kv_head, self.head_dim, self.keys, self.values, self.dtype, self.hopper)
 
     def work(self, spans: Sequence[Span], first_row: int, shape: Shape, window: int | None) -> Work:
         lengths = [(span.rows, span.context) for span in spans]

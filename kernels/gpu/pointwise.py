@@ -63,7 +63,7 @@ def norm_warps(size: int) -> int:
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """x [T, N], or [T, H, N] that may be a part of wider rows; N at most 65,536."""
+    """x [T, N], or [T, H, N] that may be a part of wider rows; N at most 16,384."""
     outer, inner_stride, inner = x.stride(0), 0, 1
     if x.dim() == 3:
         inner_stride, inner = x.stride(1), x.shape[1]
@@ -73,7 +73,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """x, residual [T, N] -> (rms_norm(x + residual), x + residual); N at most 65,536."""
+    """x, residual [T, N] -> (rms_norm(x + residual), x + residual); N at most 16,384."""
     out, total = torch.empty_like(x), torch.empty_like(x)
     _norm(x, residual, weight, out, total, eps, x.stride(0), 0, 1)
     return out, total

@@ -1,0 +1,48 @@
+"""Where a model runs: the setting, and GPUs that are not there or too old."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from engine.device import CPU, compute_dtype, find_device, gpu_dtype, native_dtype, too_old
+from engine.errors import ConfigError
+
+
+def test_cpu_is_the_cpu_and_auto_a_gpu_only_where_there_is_one() -> None:
+    assert find_device("cpu") == CPU
+    if not torch.cuda.is_available():
+        assert find_device("auto") == CPU
+
+
+@pytest.mark.parametrize("name", ["gpu", "meta", "cuda:x", "mps", ""])
+def test_another_device_is_refused_with_those_there_are(name: str) -> None:
+    with pytest.raises(ConfigError, match="device must be auto, cpu, cuda or cuda:N, not"):
+        find_device(name)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("name", ["cuda", "cuda:0", "cuda:7"])
+def test_a_gpu_that_is_not_there_is_one_line(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"device '{name}' is not there: .*; set device to auto or cpu") as caught:
+        find_device(name)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype"),
+    [((7, 0), torch.float16), ((7, 5), torch.float16), ((8, 0), torch.bfloat16), ((12, 0), torch.bfloat16)],
+)
+def test_a_gpu_computes_in_bfloat16_if_it_is_new_enough(capability: tuple[int, int], dtype: torch.dtype) -> None:
+    assert too_old("any", capability) is None
+    assert gpu_dtype(capability) == dtype
+
+
+def test_a_gpu_too_old_for_triton_is_told_by_its_name() -> None:
+    problem = too_old("GTX 1080", (6, 1))
+    assert problem == "GTX 1080 has compute capability 6.1, Triton needs 7.0"
+
+
+def test_auto_is_what_the_device_computes_in_natively() -> None:
+    assert compute_dtype("auto", CPU) == native_dtype(CPU)
+    assert compute_dtype("float16", CPU) == torch.float16
