@@ -135,13 +135,13 @@ class ModelRunner:
     def run(self, chunks: Sequence[Chunk]) -> Tensor:
         """Compute every chunk, its keys and values included, and return the logits that were asked for, in the
         order of the chunks: [number of chunks that want logits, vocab] float32. They may change at the next call."""
-        return self._decoder.forward(self._step(chunks))
+        return self._decoder.forward(plan_step(chunks, self.block_size))
 
     @torch.inference_mode()
     def read(self, chunk: Chunk) -> Tensor:
         """Compute a chunk and return the logits of every token of it, [its length, vocab] float32, which may change at
         the next call."""
-        step = self._step([chunk])
+        step = plan_step([chunk], self.block_size)
         step.logit_rows[:] = range(len(chunk.token_ids))
         return self._decoder.forward(step)
 
@@ -155,22 +155,21 @@ class ModelRunner:
         """For each (source block, target block): copy the keys and values of a block."""
         self._cache.copy_blocks(copies)
 
-    def _step(self, chunks: Sequence[Chunk]) -> Step:
-        step = Step([], [], [], [], [])
-        last_rows: dict[int, int] = {}
-        # Decodes first, by length: those that attention handles together are neighbours.
-        for index in sorted(range(len(chunks)), key=lambda i: (len(chunks[i].token_ids) > 1, chunks[i].start)):
-            ids, start, table, _ = chunks[index]
-            end = start + len(ids)
-            step.token_ids.extend(ids)
-            step.positions.extend(range(start, end))
-            step.slots.extend(
-                table[p // self.block_size] * self.block_size + p % self.block_size for p in range(start, end)
-            )
-            step.spans.append(Span(len(ids), end, table))
-            last_rows[index] = len(step.token_ids) - 1
-        step.logit_rows.extend(last_rows[index] for index, chunk in enumerate(chunks) if chunk.wants_logits)
-        return step
+
+def plan_step(chunks: Sequence[Chunk], block_size: int) -> Step:
+    step = Step([], [], [], [], [])
+    last_rows: dict[int, int] = {}
+    # Decodes first, by length: those that attention handles together are neighbours.
+    for index in sorted(range(len(chunks)), key=lambda i: (len(chunks[i].token_ids) > 1, chunks[i].start)):
+        ids, start, table, _ = chunks[index]
+        end = start + len(ids)
+        step.token_ids.extend(ids)
+        step.positions.extend(range(start, end))
+        step.slots.extend(table[p // block_size] * block_size + p % block_size for p in range(start, end))
+        step.spans.append(Span(len(ids), end, table))
+        last_rows[index] = len(step.token_ids) - 1
+    step.logit_rows.extend(last_rows[index] for index, chunk in enumerate(chunks) if chunk.wants_logits)
+    return step
 
 
 def _wants_native(config: EngineConfig, model: ModelConfig, device: torch.device, format: KVFormat) -> bool:
