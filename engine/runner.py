@@ -15,7 +15,7 @@ from torch import Tensor
 
 from engine.api import ModelInfo
 from engine.config import EngineConfig
-from engine.device import compute_dtype, find_device
+from engine.device import check_head_size, compute_dtype, find_device
 from engine.errors import ConfigError
 from engine.gpu_memory import measure_workspace
 from engine.kv_cache import KVCache, count_blocks, token_bytes
@@ -61,6 +61,7 @@ class ModelRunner:
         self._device = device = find_device(config.device)
         self.dtype = dtype = compute_dtype(config.dtype, device)
         self.config = ModelConfig.read(folder)
+        check_head_size(device, self.config.head_dim)
         format, warning = choose_format(config.kv_dtype, self.config, folder, dtype)
         context_length = _context_length(config, self.config)
         self._rope = Rope(self.config.rope, self.config.head_dim, context_length, device)
