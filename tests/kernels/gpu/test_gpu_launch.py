@@ -132,5 +132,5 @@ def test_no_sequence_is_no_work() -> None:
 @pytest.mark.parametrize("group", [1, 3, 4, 7, 8, 71, 128])
 def test_a_tile_holds_the_query_heads_of_its_rows(choose: type[Shape], group: int) -> None:
     shape = choose(group, 64, HALF, HALF, HALF)
-    assert 1 <= shape.tile_rows and group * shape.tile_rows <= shape.block_m
+    assert shape.tile_rows >= 1 and group * shape.tile_rows <= shape.block_m
     assert shape.block_m & (shape.block_m - 1) == 0 and shape.block_m >= 16
