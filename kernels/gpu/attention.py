@@ -96,6 +96,7 @@ def attend_constants(
         "BLOCK_N": shape.block_n,
         "num_warps": shape.num_warps,
         "num_stages": shape.num_stages,
+        "enable_fp_fusion": True,
     }
 
 
@@ -108,6 +109,7 @@ def merge_constants(n_head: int, head_dim: int, shape: Shape) -> dict[str, Any]:
         "PADDED": power_of_2(head_dim),
         "AT_ONCE": 16,
         "num_warps": 4,
+        "enable_fp_fusion": True,
     }
 
 
