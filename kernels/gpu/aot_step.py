@@ -45,7 +45,7 @@ def sample(capability: int) -> Iterator[Usage]:
         types = ["*fp16"] * 5 + ["fp32", "i32:16", "i32", "i32"]
         yield usage(f"add_rms_norm of {size}", rms_norm_kernel, types, norm_constants(size, True), capability)
     for activation in ("silu", "gelu_tanh"):
-        constants = gated_constants(14336, activation)  # type: ignore[arg-type]
+        constants = gated_constants(14336, activation)
         yield usage(f"gated {activation}", gated_kernel, ["*fp16"] * 2, constants, capability)
     types = ["*fp32", "*fp64", "*i64", "i32:16", "i32:16"]
     yield usage("draw", draw_kernel, types, draw_constants(128256), capability)
