@@ -175,7 +175,7 @@ class Engine:
         if not finals:
             return []
         lives = [self._live[seq.request_id] for seq in finals]
-        tokens = sample(logits, [live.sampler for live in lives])
+        tokens = sample(logits, [live.sampler for live in lives], self._runner.draw)
         self._throughput.add(len(tokens))
         return [event for live, token in zip(lives, tokens, strict=True) for event in self._accept(live, token)]
 

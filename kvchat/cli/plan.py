@@ -32,13 +32,12 @@ def command(
 
     Arithmetic only: the model is not loaded. Scales and offsets of int8 and int4 are counted.
     """
-    import torch
 
+    from engine.device import compute_dtype, find_device
     from engine.kv_cache import default_cap
     from engine.kv_choice import choose_format
     from engine.locate import model_folder
     from engine.model.config import ModelConfig
-    from engine.runner import find_device, native_dtype
     from kvchat.bench.memory_plan import plan
     from kvchat.catalogue.folder import weight_files
     from kvchat.cli.settings import resolve
@@ -47,13 +46,13 @@ def command(
     config = resolve(flagged).config.engine
     folder, device = model_folder(config.model), find_device(config.device)
     shape = ModelConfig.read(folder)
-    compute = native_dtype(device) if config.dtype == "auto" else getattr(torch, config.dtype)
+    compute = compute_dtype(config.dtype, device)
     format, _ = choose_format(config.kv_dtype, shape, folder, compute)
-    pool = default_cap(device) if config.kv_memory is None else config.kv_memory
+    weights = sum(file.stat().st_size for file in weight_files(folder))
+    pool = default_cap(device, weights) if config.kv_memory is None else config.kv_memory
     planned = plan(
         shape, format, context or config.context_length or shape.context_length, conversations, pool, config.block_size
     )
-    weights = sum(file.stat().st_size for file in weight_files(folder))
     if as_json:
         print(
             json.dumps(
