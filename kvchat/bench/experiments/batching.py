@@ -73,8 +73,8 @@ def _result(served: dict[str, list[Served]]) -> Result:
     fewer = median(measured[STATIC][STEPS]) / median(measured[CONTINUOUS][STEPS])
     idle = {policy: median(of[IDLE]) for policy, of in measured.items()}
     answer = (
-        f"Static batches leave {idle[STATIC]:.0f} % of {SLOTS} slots idle while requests wait, continuous batching "
-        f"{idle[CONTINUOUS]:.0f} %; it serves the same {REQUESTS} requests in {fewer:.2f} times fewer steps with "
+        f"Static batches leave {idle[STATIC] / 100:.0%} of {SLOTS} slots idle while requests wait, continuous batching "
+        f"{idle[CONTINUOUS] / 100:.0%}; it serves the same {REQUESTS} requests in {fewer:.2f} times fewer steps with "
         f"{faster:.2f} times the throughput"
     )
     if faster < 1 + (fewer - 1) / 2:

@@ -86,9 +86,7 @@ def _result(served: dict[str, list[Served]], longest: int) -> Result:
         f"{faster:.2f} times as high"
     )
     if faster < FASTER:
-        answer += (
-            ", hardly more, because most of the time here goes to prompts, which computing together does not speed up"
-        )
+        answer += ", hardly more, since the prompts take as long either way"
     if waste[BLOCKS] > MAX_WASTE or gain < MIN_GAIN:
         answer += f"; so less than {MAX_WASTE:.0%} of waste and {MIN_GAIN:.0f} times the conversations were not reached"
     return Result(
