@@ -10,7 +10,7 @@ from engine.engine import Engine
 from engine.policy import Policy
 from kvchat.bench.draw import Draw
 from kvchat.bench.experiment import LeftOut, Result, Setup
-from kvchat.bench.figures import number, spread
+from kvchat.bench.figures import number, ratio, spread
 from kvchat.bench.plot import Plot, Series
 
 LENGTHS = (128, 256, 512, 1024, 2048, 4096)
@@ -63,23 +63,22 @@ def _result(info: ModelInfo, lengths: list[int], times: dict[str, list[list[floa
     last = len(lengths) - 1
     base = max((i for i, n in enumerate(lengths) if n * 4 <= lengths[last]), default=0)
     short, long = f"{lengths[base]:,}", f"{lengths[last]:,}"
-    growth = {name: column[last] / column[base] for name, column in seconds.items()}
-    saved = seconds["without"][last] / seconds["with"][last]
+    growth = {name: ratio(column[last], column[base]) for name, column in times.items()}
+    factors = [ratio(slow, fast) for slow, fast in zip(times["without"], times["with"], strict=True)]
     answer = (
         f"From {short} to {long} tokens of context the time of a token grows {growth['without']:.1f}-fold without a KV "
-        f"cache and {growth['with']:.1f}-fold with one, which makes it {saved:,.0f} times faster at {long}"
+        f"cache and {growth['with']:.1f}-fold with one, which makes it {factors[last]:,.0f} times faster at {long}"
     )
     if growth["with"] > FLAT:
         answer += (
             f"; that is not flat, because behind {long} tokens this model reads "
-            f"{info.kv_token_bytes * lengths[last] / 1e6:,.0f} MB of keys and values a step, beside "
-            f"{info.weight_bytes / 1e6:,.0f} MB of weights"
+            f"{number(info.kv_token_bytes * lengths[last] / 1e6)} MB of keys and values a step, beside "
+            f"{number(info.weight_bytes / 1e6)} MB of weights"
         )
     rows = [["context", "with, ms a token", "without, ms a token", "without / with"]]
     for index, length in enumerate(lengths):
         mine = {name: [1000 * value for value in column[index]] for name, column in times.items()}
-        factor = seconds["without"][index] / seconds["with"][index]
-        rows.append([f"{length:,}", spread(mine["with"]), spread(mine["without"]), f"{number(factor)}x"])
+        rows.append([f"{length:,}", spread(mine["with"]), spread(mine["without"]), f"{number(factors[index])}x"])
     return Result(
         answer=f"{answer}.",
         table=rows,
@@ -93,6 +92,6 @@ def _result(info: ModelInfo, lengths: list[int], times: dict[str, list[list[floa
             ],
         ),
         ratios={f"{long} / {short}, {name} a KV cache": value for name, value in growth.items()}
-        | {f"without / with, at {long}": saved},
+        | {f"without / with, at {long}": factors[last]},
         measured={"contexts": lengths, "seconds_per_token": times},
     )
