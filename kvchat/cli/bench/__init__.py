@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
-from kvchat.cli.bench import kv_dtype, peers
+from kvchat.bench.experiments import EXPERIMENTS, PEERS
+from kvchat.cli.bench import everything, peers
+from kvchat.cli.bench.experiment import command_for
 
 
 @click.group("bench")
@@ -12,5 +14,6 @@ def command() -> None:
     """Measure this machine. Nothing else should run meanwhile."""
 
 
-for measurement in (kv_dtype.command, peers.command):
-    command.add_command(measurement)
+for experiment in EXPERIMENTS:
+    command.add_command(peers.command if experiment is PEERS else command_for(experiment))
+command.add_command(everything.command)
