@@ -1,7 +1,8 @@
 """What keeps replies from being faster, read out of what the engine measures.
 
-A long time to the first token is queueing or prefill. A long time per token after it is what a decode step reads and
-computes. Work that is thrown away, and requests that wait although more could run, are the memory policy's.
+A long time to the first token is queueing or prefill. A long time per token after it is what a decode step reads, or
+the prefill of others that it takes along. Work that is given up, and requests that wait although more could run, are
+the memory policy's.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ QUEUED_SHARE = 0.5
 """Of the time to the first token: whichever part is larger is the one to shorten."""
 KV_SHARE = 0.5
 """Of the bytes that a decode step reads: above it, keys and values cost more than the weights."""
+CHUNK_TOKENS = 64
+"""Prompt tokens in a step from which they, and no longer the weights it reads, decide how long it takes."""
 CROWDED_SHARE = 0.5
 """Of the pool in use: a request that could run and does not rarely needs more than the other half. Below it, it rather
 waits for a prefix that another one is computing."""
@@ -41,13 +44,14 @@ class Reading:
     computed_tokens: int = 0
     """Of the prompt, the tokens that were not cached."""
     tpot_s: float | None = None
-    running: int = 0
+    chunk_tokens: float = 0.0
+    """Of other prompts, those computed for each token of a reply."""
     max_sequences: int = 0
     preemptions: int = 0
     blocked: bool = False
     """Requests wait for KV blocks, see `is_blocked`."""
     kv_share: float = 0.0
-    """See `kv_share`."""
+    """Keys and values, of the bytes that a decode step reads."""
 
     @classmethod
     def now(cls, stats: EngineStats, metrics: Metrics | None, model: ModelInfo | None) -> Reading:
@@ -59,11 +63,11 @@ class Reading:
             queue_s=reply.queue_s,
             computed_tokens=reply.prompt_tokens - reply.cached_tokens,
             tpot_s=reply.tpot_s,
-            running=stats.running,
+            chunk_tokens=stats.prefill_tokens_per_s * (reply.tpot_s or 0.0) if stats.running > 1 else 0.0,
             max_sequences=stats.max_sequences,
             preemptions=reply.preemptions,
             blocked=is_blocked(stats),
-            kv_share=kv_share(stats, model),
+            kv_share=kv_share(stats, model, reply.prompt_tokens + reply.completion_tokens),
         )
 
 
@@ -84,11 +88,12 @@ def is_blocked(stats: EngineStats) -> bool:
     return stats.waiting > 0 and stats.running < stats.max_sequences and pool.used >= CROWDED_SHARE * pool.total
 
 
-def kv_share(stats: EngineStats, model: ModelInfo | None) -> float:
-    """Keys and values, of the bytes that a step of all that runs reads; 0 while nothing is loaded."""
+def kv_share(stats: EngineStats, model: ModelInfo | None, context: int = 0) -> float:
+    """Keys and values of all that runs, or of a `context` that ran last, of the bytes that a step reads; 0 without a
+    model."""
     if model is None:
         return 0.0
-    kv = stats.pool.used * stats.pool.block_bytes
+    kv = max(stats.pool.used * stats.pool.block_bytes, context * model.kv_token_bytes)
     return kv / (kv + model.weight_bytes) if kv else 0.0
 
 
@@ -142,17 +147,25 @@ def _prefill(reading: Reading, queued: float) -> Diagnosis:
 
 
 def _decode(reading: Reading) -> Diagnosis:
+    token = f"a token takes {_s(reading.tpot_s)}"
+    if reading.chunk_tokens >= CHUNK_TOKENS:
+        return Diagnosis(
+            "prefill",
+            "prefill: slows other replies",
+            f"{token}, since {reading.chunk_tokens:,.0f} tokens of other prompts are computed beside it",
+            "lower engine.max_batch_tokens (profile documents)",
+        )
     if reading.kv_share >= KV_SHARE:
         return Diagnosis(
             "decode",
             f"decode: KV is {reading.kv_share:.0%} of reads",
-            f"a token takes {_s(reading.tpot_s)}, and {reading.kv_share:.0%} of what a step reads are keys and values",
+            f"{token}, and {reading.kv_share:.0%} of what a step reads are keys and values",
             "store them in 8 bits (profile documents), or keep contexts shorter",
         )
     return Diagnosis(
         "decode",
-        f"decode: {reading.running} in a step",
-        f"a token takes {_s(reading.tpot_s)}, and {1 - reading.kv_share:.0%} of what a step reads are weights",
+        f"decode: weights {1 - reading.kv_share:.0%} of reads",
+        f"{token}, and {1 - reading.kv_share:.0%} of what a step reads are weights",
         "lower engine.max_sequences if many share a step, pack the weights in 4 bits, or take a smaller model",
     )
 

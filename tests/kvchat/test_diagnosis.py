@@ -19,7 +19,7 @@ READINGS = st.builds(
     queue_s=SECONDS,
     computed_tokens=st.integers(0, 2_000_000),
     tpot_s=st.none() | SECONDS,
-    running=st.integers(0, 512),
+    chunk_tokens=st.floats(0, 1e6),
     max_sequences=st.integers(1, 512),
     preemptions=st.integers(0, 1_000_000),
     blocked=st.booleans(),
@@ -36,7 +36,8 @@ READINGS = st.builds(
         (Reading(ttft_s=2.0, queue_s=1.5, blocked=True), "memory", "memory: waits for KV blocks"),
         (Reading(ttft_s=2.0, queue_s=0.1, computed_tokens=3000), "prefill", "prefill: 3,000 new tokens"),
         (Reading(ttft_s=0.1, tpot_s=0.2, kv_share=0.7), "decode", "decode: KV is 70% of reads"),
-        (Reading(ttft_s=0.1, tpot_s=0.2, kv_share=0.2, running=9), "decode", "decode: 9 in a step"),
+        (Reading(ttft_s=0.1, tpot_s=0.2, kv_share=0.2), "decode", "decode: weights 80% of reads"),
+        (Reading(ttft_s=0.1, tpot_s=0.2, chunk_tokens=400), "prefill", "prefill: slows other replies"),
         (Reading(ttft_s=0.1, tpot_s=0.02, preemptions=2), "memory", "memory: preempted 2x"),
     ],
 )
@@ -91,6 +92,7 @@ def test_the_share_of_keys_and_values_is_that_of_the_blocks_in_use() -> None:
     stats = EngineStats(pool=PoolStats(total=9, used=3, block_bytes=32_000_000))
     assert kv_share(stats, MODEL) == 0.5
     assert kv_share(EngineStats(), MODEL) == 0.0
+    assert kv_share(EngineStats(), MODEL, context=100_000) > 0.9, "of what ran last"
     assert kv_share(stats, None) == 0.0
 
 
@@ -105,6 +107,13 @@ def test_a_request_without_a_token_is_read_by_how_long_it_has_taken() -> None:
 def test_what_is_cached_is_no_new_token() -> None:
     reply = Metrics(ttft_s=2.0, prompt_tokens=1000, cached_tokens=900)
     assert diagnose(Reading.now(EngineStats(), reply, MODEL)).hint == "prefill: 100 new tokens"
+
+
+def test_a_reply_is_slowed_by_the_prompts_of_others_and_not_by_its_own() -> None:
+    slow = Metrics(ttft_s=0.5, tpot_s=0.3)
+    busy = EngineStats(running=2, prefill_tokens_per_s=1500)
+    assert diagnose(Reading.now(busy, slow, MODEL)).bottleneck == "prefill"
+    assert diagnose(Reading.now(replace(busy, running=1), slow, MODEL)).bottleneck == "decode"
 
 
 def test_before_anything_ran_nothing_is_slow() -> None:
