@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from kvchat.bench.figures import number
+
 
 class Row(msgspec.Struct):
     """One cell. `values` are the measurements of each engine, a value per round."""
@@ -78,10 +80,10 @@ class Report(msgspec.Struct):
         body = []
         for row in self.rows:
             fraction = "" if row.bandwidth_fraction is None else f"{100 * row.bandwidth_fraction:.0f} %"
-            line = [row.name, row.unit, _number(row.median(first)), fraction]
+            line = [row.name, row.unit, _shown(row.median(first)), fraction]
             for peer in peers:
                 ratio = row.ratio(first, peer)
-                line += [_number(row.median(peer)), "" if ratio is None else f"{ratio:.2f}x"]
+                line += [_shown(row.median(peer)), "" if ratio is None else f"{ratio:.2f}x"]
             body.append(line)
         return [header, *body]
 
@@ -102,9 +104,5 @@ class Report(msgspec.Struct):
         return lines
 
 
-def _number(value: float | None) -> str:
-    """Three significant digits, or all digits before the point."""
-    if value is None:
-        return "-"
-    digits = 2 if value < 10 else 1 if value < 100 else 0
-    return f"{value:,.{digits}f}"
+def _shown(value: float | None) -> str:
+    return "-" if value is None else number(value)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kvchat.bench.peers.cells import Cell, Draw
+from kvchat.bench.draw import Draw
+from kvchat.bench.peers.cells import Cell
 from kvchat.bench.peers.peer import Peer, PeerError
 from kvchat.bench.peers.report import Failure, Row
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvchat.bench.peers.cells import FULL, QUICK, Decode, Draw, FirstTokenBehind, Prefill
+from kvchat.bench.draw import Draw
+from kvchat.bench.peers.cells import FULL, QUICK, Decode, FirstTokenBehind, Prefill
 from kvchat.bench.peers.peer import PeerError, Prompt
 from kvchat.bench.peers.report import Failure, Row
 from kvchat.bench.peers.rounds import measure

@@ -1,0 +1,18 @@
+"""How figures are written in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+
+def number(value: float) -> str:
+    """Three significant digits, or all digits before the point."""
+    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+    return f"{value:,.{digits}f}"
+
+
+def spread(values: Sequence[float]) -> str:
+    """The median, and from where to where several measurements lie."""
+    middle = number(median(values))
+    return middle if len(values) == 1 else f"{middle} ({number(min(values))}-{number(max(values))})"
