@@ -179,6 +179,8 @@ class PoolStats(msgspec.Struct, frozen=True):
     free: int = 0
     block_size: int = 0
     block_bytes: int = 0
+    tokens: int = 0
+    """That the used blocks are for: the rest of their used * block_size rows waits to be filled."""
 
 
 BLOCK_FREE, BLOCK_CACHED, BLOCK_SHARED, BLOCK_OWNED = 0, 1, 2, 3

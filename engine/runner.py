@@ -55,7 +55,7 @@ class ModelRunner:
         threads = config.threads or usable_cores()
         torch.set_num_threads(threads)
         device = find_device(config.device)
-        self.dtype = dtype = native_dtype(device) if config.dtype == "auto" else getattr(torch, config.dtype)
+        self.dtype = dtype = compute_dtype(config, device)
         self.config = ModelConfig.read(folder)
         format, warning = choose_format(config.kv_dtype, self.config, folder, dtype)
         context_length = _context_length(config, self.config)
@@ -180,6 +180,10 @@ def find_device(name: str) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ConfigError(f"device {name!r} is not there: this machine has {torch.cuda.device_count()} CUDA devices")
     return device
+
+
+def compute_dtype(config: EngineConfig, device: torch.device) -> torch.dtype:
+    return native_dtype(device) if config.dtype == "auto" else getattr(torch, config.dtype)
 
 
 def native_dtype(device: torch.device) -> torch.dtype:

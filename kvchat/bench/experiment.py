@@ -17,6 +17,7 @@ from kvchat.bench.plot import Plot
 
 if TYPE_CHECKING:
     from engine.engine import Engine
+    from engine.model.config import ModelConfig
     from engine.policy import Policy
 
 OnProgress = Callable[[str, float], None]
@@ -52,6 +53,24 @@ class Setup:
         from engine.engine import Engine
 
         return Engine(msgspec.structs.replace(self.config, **changes), self.progress, policy)
+
+    def model(self) -> ModelConfig:
+        """The shape of the model. Raises EngineError for a bad one."""
+        from engine.locate import model_folder
+        from engine.model.config import ModelConfig
+
+        return ModelConfig.read(model_folder(self.config.model))
+
+    def kv_bytes(self, tokens: int) -> int:
+        """Of a pool for so many tokens: the `kv_memory` of an engine. Raises EngineError for a bad model."""
+        from engine.kv_cache import token_bytes
+        from engine.kv_choice import choose_format
+        from engine.locate import model_folder
+        from engine.runner import compute_dtype, find_device
+
+        model, dtype = self.model(), compute_dtype(self.config, find_device(self.config.device))
+        format, _ = choose_format(self.config.kv_dtype, model, model_folder(self.config.model), dtype)
+        return tokens * token_bytes(model, format)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,9 @@ from statistics import median
 
 
 def number(value: float) -> str:
-    """Three significant digits, or all digits before the point."""
+    """Three significant digits, or all digits before the point; an integer as it is."""
+    if isinstance(value, int):
+        return f"{value:,}"
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
     return f"{value:,.{digits}f}"
 

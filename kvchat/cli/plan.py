@@ -32,13 +32,11 @@ def command(
 
     Arithmetic only: the model is not loaded. Scales and offsets of int8 and int4 are counted.
     """
-    import torch
-
     from engine.kv_cache import default_cap
     from engine.kv_choice import choose_format
     from engine.locate import model_folder
     from engine.model.config import ModelConfig
-    from engine.runner import find_device, native_dtype
+    from engine.runner import compute_dtype, find_device
     from kvchat.bench.memory_plan import plan
     from kvchat.catalogue.folder import weight_files
     from kvchat.cli.settings import resolve
@@ -47,8 +45,7 @@ def command(
     config = resolve(flagged).config.engine
     folder, device = model_folder(config.model), find_device(config.device)
     shape = ModelConfig.read(folder)
-    compute = native_dtype(device) if config.dtype == "auto" else getattr(torch, config.dtype)
-    format, _ = choose_format(config.kv_dtype, shape, folder, compute)
+    format, _ = choose_format(config.kv_dtype, shape, folder, compute_dtype(config, device))
     pool = default_cap(device) if config.kv_memory is None else config.kv_memory
     planned = plan(
         shape, format, context or config.context_length or shape.context_length, conversations, pool, config.block_size
