@@ -140,8 +140,8 @@ def _prefill(reading: Reading, queued: float) -> Diagnosis:
     return Diagnosis(
         "prefill",
         f"prefill: {reading.computed_tokens:,} new tokens",
-        f"{1 - queued:.0%} of the {_s(reading.ttft_s)} to the first token is reading {reading.computed_tokens:,} "
-        "tokens that were not cached",
+        f"{1 - queued:.0%} of the {_s(reading.ttft_s)} to the first token is prefill, of {reading.computed_tokens:,} "
+        "tokens that were not cached and of what is read in the same steps",
         "begin prompts alike, so that their keys and values are reused, shorten them, or take a smaller model",
     )
 

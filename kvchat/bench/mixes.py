@@ -31,7 +31,7 @@ QUESTION = Kind(prefix=(300, 300), sharing=None, own=(16, 120), reply=(16, 96))
 """Behind one persona."""
 DOCUMENT = Kind(prefix=(1200, 3000), sharing=3, own=(16, 48), reply=(32, 96))
 """Three questions about each."""
-TEXT = Kind(prefix=(0, 0), sharing=1, own=(64, 64), reply=(2000, 2000))
+TEXT = Kind(prefix=(0, 0), sharing=1, own=(64, 64), reply=(1200, 1200))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,13 @@ MIXES = {
     "documents": Mix("three questions about each of several documents", {DOCUMENT: 1.0}, rate=0.5),
     "writer": Mix("one long text", {}, rate=0.0, text=True),
     "blend": Mix(
-        "a long text, and meanwhile questions, one in four about a document", {QUESTION: 3, DOCUMENT: 1}, 1.5, True
+        "a long text, and questions beside it, one in four about a document", {QUESTION: 3, DOCUMENT: 1}, 1.5, True
     ),
 }
+
+
+REQUESTS, QUICK_REQUESTS = 40, 8
+QUICK_SCALE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +67,31 @@ class Load:
     rate: float
     requests: int | None = None
     seconds: float | None = None
+    scale: float = 1.0
+    """Of all lengths."""
 
-    def arrivals(self, context: int, vocab_size: int, seed: str, scale: float = 1.0) -> list[Arrival]:
-        """In the order of their times; the same seed gives the same. Lengths are `scale` of what they are for a model
-        with a `context` of SIZED_FOR tokens or more."""
+    @classmethod
+    def of(
+        cls,
+        mix: str,
+        quick: bool = False,
+        rate: float | None = None,
+        requests: int | None = None,
+        seconds: float | None = None,
+    ) -> Load:
+        """One of MIXES, as it is unless said otherwise."""
+        if requests is None and seconds is None:
+            requests = QUICK_REQUESTS if quick else REQUESTS
+        return cls(MIXES[mix], rate or MIXES[mix].rate, requests, seconds, QUICK_SCALE if quick else 1.0)
+
+    def __str__(self) -> str:
+        return self.mix.about + (f", at {self.rate:g} requests a second" if self.mix.kinds else "")
+
+    def arrivals(self, context: int, vocab_size: int, seed: str) -> list[Arrival]:
+        """In the order of their times; the same seed gives the same. Lengths are for a model with a `context` of
+        SIZED_FOR tokens or more, and shorter for others."""
         source, draw = random.Random(seed), Draw(seed, vocab_size)
-        scale *= min(1.0, context / SIZED_FOR)
+        scale = self.scale * min(1.0, context / SIZED_FOR)
         makers = {kind: _requests(kind, scale, source, draw) for kind in (*self.mix.kinds, TEXT)}
         arrivals = [Arrival(0.0, next(makers[TEXT]))] if self.mix.text else []
         if self.mix.kinds:

@@ -23,6 +23,18 @@ EXPERIMENTS = (
         "A new tab on a persona of some hundred tokens answers much sooner when it reuses the keys and values of "
         "another; on one of some ten tokens it gains little.",
     ),
+    Experiment(
+        "mixed",
+        "No configuration suits every load: what profile is best depends on how short and long requests are mixed.",
+    ),
+    Experiment(
+        "interference",
+        "A long paste holds up the replies in other tabs, far less in chunks than in one step.",
+    ),
+    Experiment(
+        "doctor",
+        "Slow replies are queueing, prefill, decoding or the memory policy: TTFT, TPOT and throughput tell which.",
+    ),
 )
 """In the order of the report."""
 

@@ -66,10 +66,7 @@ def run(setup: Setup) -> Result:
 
 def _sizes(setup: Setup) -> tuple[int, int]:
     """Tokens of the paste, and of a chunk of it. Raises LeftOut and EngineError."""
-    from engine.locate import model_folder
-    from engine.model.config import ModelConfig
-
-    context = setup.config.context_length or ModelConfig.read(model_folder(setup.config.model)).context_length
+    context = setup.config.context_length or setup.model().context_length
     paste = min(QUICK_PASTE if setup.quick else PASTE, context * 3 // 4)
     if paste < LEAST_PASTE:
         raise LeftOut(f"a context of {context} tokens is too short for a long paste")
@@ -118,11 +115,12 @@ def _result(paste: int, chunk: int, trials: dict[str, list[Trial]]) -> Result:
     p95 = {name: median(trial.p95_s for trial in each) for name, each in trials.items()}
     ttft = {name: median(trial.paste_ttft_s or 0.0 for trial in each) for name, each in trials.items()}
     saved = p95["one step"] / p95["chunks"]
+    ms = {name: f"{1000 * value:,.0f} ms" for name, value in p95.items()}
     answer = (
         f"While another tab reads {paste:,} tokens in chunks of {chunk}, a token of the running reply takes "
-        f"{p95['chunks'] * 1000:,.0f} ms (p95), {p95['chunks'] / p95['alone']:.1f} times as long as alone; with the paste "
-        f"in one step it takes {p95['one step'] * 1000:,.0f} ms, {saved:.1f} times as long again. The first token behind "
-        f"the paste comes after {ttft['chunks']:.2f} s in chunks and {ttft['one step']:.2f} s in one step"
+        f"{ms['chunks']} (p95), {p95['chunks'] / p95['alone']:.1f} times as long as alone; with the paste in one "
+        f"step it takes {ms['one step']}, {saved:.1f} times as long again. The first token behind the paste comes "
+        f"after {ttft['chunks']:.2f} s in chunks and {ttft['one step']:.2f} s in one step"
     )
     names = {"alone": "alone", "chunks": f"paste in chunks of {chunk}", "one step": "paste in one step"}
     rows = [["the reply beside it", "ms a token, p50", "p95", "longest", "tokens meanwhile", "TTFT of the paste, s"]]

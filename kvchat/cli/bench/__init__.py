@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kvchat.bench.experiments import EXPERIMENTS
-from kvchat.cli.bench import kv_dtype, peers
+from kvchat.cli.bench import kv_dtype, loads, peers
 from kvchat.cli.bench.experiment import command_for
 
 
@@ -14,5 +14,6 @@ def command() -> None:
     """Measure this machine. Nothing else should run meanwhile."""
 
 
-for measurement in (*map(command_for, EXPERIMENTS), kv_dtype.command, peers.command):
+# The later ones have options of their own, and take the place of what they are called like.
+for measurement in (*map(command_for, EXPERIMENTS), loads.mixed, loads.doctor, kv_dtype.command, peers.command):
     command.add_command(measurement)
