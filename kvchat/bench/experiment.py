@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import import_module
 from time import perf_counter
@@ -47,6 +47,10 @@ class Setup:
     progress: OnProgress = silent
     flags: Sequence[str] = ()
     """The flags of `kvchat` that make another process run the engine of `config`."""
+
+    def named(self, name: str) -> Setup:
+        """The same, with the name before each stage that is reported."""
+        return replace(self, progress=lambda stage, fraction: self.progress(f"{name}, {stage}", fraction))
 
     def engine(self, policy: Policy | None = None, **changes: Any) -> Engine:
         """An engine with `changes` to the configuration. Raises EngineError when it cannot load."""

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 SHAPES = ("braille", "dot", "x", "*", "o", "+")
-"""Markers that tell lines apart where there are no colours."""
+FILLS = "█░▓▒▚"
+"""What tells lines and bars apart where there are no colours."""
 
 
 class PlotError(Exception):
@@ -44,9 +45,11 @@ def draw(plot: Plot, width: int = 80, height: int = 18, colour: bool = False) ->
     plotext.clear_figure()
     plotext.plot_size(width, height)
     if plot.kind == "bars":
-        names = [series.name for series in plot.series]
         plotext.multiple_bar(
-            list(plot.series[0].x), [list(s.y) for s in plot.series], labels=names if len(names) > 1 else None
+            list(plot.series[0].x),
+            [list(series.y) for series in plot.series],
+            labels=[series.name for series in plot.series],
+            marker=list(FILLS * len(plot.series))[: len(plot.series)],
         )
     else:
         for series, shape in zip(plot.series, SHAPES * len(plot.series), strict=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvchat.bench.experiment import Experiment
 
+PEERS = Experiment("peers", "kvchat's engine is faster than the others that run the same model on this machine.")
 EXPERIMENTS = (
     Experiment(
         "recompute", "Without a KV cache each token takes longer the longer the context is; with one, hardly longer."
@@ -24,8 +25,18 @@ EXPERIMENTS = (
         "another; on one of some ten tokens it gains little.",
     ),
     Experiment(
+        "gqa",
+        "The KV cache shrinks with the number of KV heads: to a third when three query heads share one, and furthest "
+        "when all do; long contexts decode faster.",
+    ),
+    Experiment(
+        "kv-dtype",
+        "An int8 KV cache takes half the memory and loses next to nothing, an int4 one takes less and loses something "
+        "in long contexts.",
+    ),
+    Experiment(
         "mixed",
-        "No configuration suits every load: what profile is best depends on how short and long requests are mixed.",
+        "No configuration suits every load: which profile is best depends on how short and long requests are mixed.",
     ),
     Experiment(
         "interference",
@@ -35,9 +46,6 @@ EXPERIMENTS = (
         "doctor",
         "Slow replies are queueing, prefill, decoding or the memory policy: TTFT, TPOT and throughput tell which.",
     ),
+    PEERS,
 )
 """In the order of the report."""
-
-
-def experiment(name: str) -> Experiment:
-    return next(each for each in EXPERIMENTS if each.name == name)

@@ -33,11 +33,11 @@ def run(setup: Setup) -> Result:
     if engines[STATIC].info.context_length < room:
         raise LeftOut(f"the context of {engines[STATIC].info.context_length} tokens is shorter than {room}")
     vocab_size = engines[STATIC].tokenizer.vocab_size
-    served = serve_in_turn(setup, engines, 1 if setup.quick else 5, lambda seed: _requests(seed, vocab_size))
+    served = serve_in_turn(setup, engines, 1 if setup.quick else 5, lambda seed: requests(seed, vocab_size))
     return _result(served)
 
 
-def _requests(seed: str, vocab_size: int) -> list[Arrival]:
+def requests(seed: str, vocab_size: int) -> list[Arrival]:
     """All there from the start: questions of a sentence, replies from a few words to a page."""
     source, draw = random.Random(seed), Draw(seed, vocab_size)
     arrivals = []

@@ -27,6 +27,7 @@ def run(setup: Setup) -> Result:
     """Raises LeftOut for a model with a very short context."""
     context = setup.config.context_length or setup.model().context_length
     longest = min(QUICK_LONGEST if setup.quick else LONGEST, context)
+    longest -= longest % setup.config.block_size
     if longest < 8 * SHORTEST:
         raise LeftOut(f"the context of {context} tokens is too short for requests of very different length")
     settings: dict[str, Any] = {
@@ -37,11 +38,11 @@ def run(setup: Setup) -> Result:
     }
     engines = {RESERVED: setup.engine(Policy(reserve=longest), **settings), BLOCKS: setup.engine(**settings)}
     vocab_size = engines[BLOCKS].tokenizer.vocab_size
-    served = serve_in_turn(setup, engines, 1 if setup.quick else 3, lambda seed: _requests(seed, longest, vocab_size))
+    served = serve_in_turn(setup, engines, 1 if setup.quick else 3, lambda seed: requests(seed, longest, vocab_size))
     return _result(served, longest)
 
 
-def _requests(seed: str, longest: int, vocab_size: int) -> list[Arrival]:
+def requests(seed: str, longest: int, vocab_size: int) -> list[Arrival]:
     """All there from the start, with lengths from a greeting to a text that nearly fills the reservation; a reply is
     an eighth of it."""
     source, draw = random.Random(seed), Draw(seed, vocab_size)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from kvchat.bench.figures import number
+from kvchat.bench.plot import Plot, Series
 
 
 class Row(msgspec.Struct):
@@ -106,3 +107,35 @@ class Report(msgspec.Struct):
 
 def _shown(value: float | None) -> str:
     return "-" if value is None else number(value)
+
+
+def plot(report: Report) -> Plot:
+    """The rates of decoding, of those who were measured in every one."""
+    rows = [row for row in report.rows if row.name.startswith("decode")]
+    medians = {engine: [row.median(engine) for row in rows] for engine in report.engines}
+    return Plot(
+        x="sequences x tokens of context",
+        y="decoded tokens/s",
+        kind="bars",
+        series=[
+            Series(engine, [row.name.removeprefix("decode, ") for row in rows], [value or 0.0 for value in values])
+            for engine, values in medians.items()
+        ],
+    )
+
+
+def answer(report: Report) -> str:
+    """How kvchat stands to each peer, in one sentence."""
+    first, *peers = report.engines
+    said = []
+    for peer in peers:
+        ratios = {row.name: ratio for row in report.rows if (ratio := row.ratio(first, peer)) is not None}
+        if ratios:
+            worst, best = (choose(ratios, key=ratios.__getitem__) for choose in (min, max))
+            said.append(
+                f"{peer} ({median(ratios.values()):.1f} times as a median, from {ratios[worst]:.2f} at {worst} to "
+                f"{ratios[best]:.1f} at {best})"
+            )
+    if not said:
+        return "No other engine was measured."
+    return f"How many times better {first} is than its peers: {'; '.join(said)}."

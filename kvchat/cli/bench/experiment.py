@@ -109,9 +109,9 @@ def perform(experiment: Experiment, asked: Asked, run: Callable[[Setup], Result]
     finally:
         progress.end()
     if asked.png:
-        save(outcome.result.plot, asked.png, "png", outcome.result.answer)
+        save(outcome.result.plot, asked.png, "png", outcome.claim)
     if asked.svg:
-        save(outcome.result.plot, asked.svg, "svg", outcome.result.answer)
+        save(outcome.result.plot, asked.svg, "svg", outcome.claim)
     print(json.dumps(outcome.as_json(), ensure_ascii=False) if asked.as_json else shown(outcome))
 
 
@@ -136,6 +136,7 @@ def _flags(options: Options) -> list[str]:
     given = {
         "--config": options.config,
         "--model": options.model,
+        "--profile": options.profile,
         "--device": options.device,
         "--kv-dtype": options.kv_dtype,
     }

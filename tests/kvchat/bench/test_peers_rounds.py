@@ -47,7 +47,7 @@ class CountingPeer:
 
 
 def run(peers: Sequence[CountingPeer], *cells: Decode | Prefill | FirstTokenBehind) -> tuple[list[Row], list[Failure]]:
-    return measure(peers, cells, rounds=2, seed=0, vocab_size=1000, on_progress=lambda text: None)
+    return measure(peers, cells, rounds=2, seed=0, vocab_size=1000, on_progress=lambda stage, done: None)
 
 
 def test_every_peer_is_measured_in_a_cell_before_the_next_cell_and_round() -> None:
