@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from kvchat.bench.experiments import experiment
+from kvchat.bench.experiment import Experiment
+from kvchat.bench.experiments import DOCTOR, MIXED
 from kvchat.cli.bench.experiment import Asked, output_options, perform, setup_options
 from kvchat.cli.options import Options, finite, pass_options
 
@@ -45,10 +46,8 @@ def _load_options(command: Callable[..., Any]) -> Any:
     return command
 
 
-def _command(name: str) -> click.Command:
-    measurement = experiment(name)
-
-    @click.command(name, help=f"Test: {measurement.claim}", short_help=measurement.claim)
+def _command(experiment: Experiment) -> click.Command:
+    @click.command(experiment.name, help=f"Test: {experiment.claim}", short_help=experiment.claim)
     @_load_options
     @setup_options
     @output_options
@@ -64,11 +63,11 @@ def _command(name: str) -> click.Command:
         from kvchat.bench.mixes import Load
 
         load = Load.of(mix, asked["quick"], rate, requests, duration)
-        run = import_module(f"kvchat.bench.experiments.{name}").run
-        perform(measurement, Asked(options=options, **asked), partial(run, load=load))
+        run = import_module(f"kvchat.bench.experiments.{experiment.name}").run
+        perform(experiment, Asked(options=options, **asked), partial(run, load=load))
 
     return command
 
 
-mixed = _command("mixed")
-doctor = _command("doctor")
+mixed = _command(MIXED)
+doctor = _command(DOCTOR)

@@ -13,6 +13,8 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from kvchat.bench.experiments.doctor import read
 from kvchat.bench.load import Arrival, serve
+from kvchat.bench.mixes import MIXES
+from kvchat.cli.bench import loads
 from kvchat.cli.program import run
 from kvchat.diagnosis import diagnose
 from kvchat.profiles import PROFILES
@@ -125,3 +127,7 @@ def test_a_load_that_outgrows_its_pool_is_read_as_the_memory_policy(small_model:
     reading = read(served, engine.info)
     assert reading.preemptions > 0 and reading.blocked
     assert diagnose(reading).bottleneck == "memory"
+
+
+def test_every_mix_can_be_asked_for() -> None:
+    assert loads.MIXES == tuple(MIXES)
