@@ -130,4 +130,4 @@ def test_a_load_that_outgrows_its_pool_is_read_as_the_memory_policy(small_model:
 
 
 def test_every_mix_can_be_asked_for() -> None:
-    assert loads.MIXES == tuple(MIXES)
+    assert tuple(MIXES) == loads.MIXES
