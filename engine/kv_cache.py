@@ -83,11 +83,16 @@ def count_blocks(config: EngineConfig, model: ModelConfig, format: KVFormat, dev
 
 def default_cap(device: torch.device) -> int:
     """A quarter of the memory that is free now, at most CPU_DEFAULT_CAP bytes on a CPU."""
+    share = free_bytes(device) // 4
+    return share if device.type == "cuda" else min(share, CPU_DEFAULT_CAP)
+
+
+def free_bytes(device: torch.device) -> int:
+    """Of the memory that this process may still take there."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        return free // 4
-    free = min(psutil.virtual_memory().available, _cgroup_room())
-    return min(free // 4, CPU_DEFAULT_CAP)
+        return free
+    return min(psutil.virtual_memory().available, _cgroup_room())
 
 
 def _cgroup_room(group: Path = Path("/sys/fs/cgroup")) -> int:
