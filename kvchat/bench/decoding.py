@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from statistics import median
 from time import perf_counter
 
 from engine.api import GenerationRequest, SamplingParams, TokenDelta
@@ -42,8 +41,3 @@ def decode_rates(
         while engine.has_work:
             engine.step()
     return rates
-
-
-def ratio(rates: Sequence[float], others: Sequence[float]) -> float:
-    """The median of the rounds' ratios: what slows a round down slows both."""
-    return median(a / b for a, b in zip(rates, others, strict=True))

@@ -16,5 +16,10 @@ def number(value: float) -> str:
 
 def spread(values: Sequence[float]) -> str:
     """The median, and from where to where several measurements lie."""
-    middle = number(median(values))
-    return middle if len(values) == 1 else f"{middle} ({number(min(values))}-{number(max(values))})"
+    middle, low, high = median(values), min(values), max(values)
+    return number(middle) if low == high else f"{number(middle)} ({number(low)}-{number(high)})"
+
+
+def ratio(values: Sequence[float], others: Sequence[float]) -> float:
+    """The median of the rounds' ratios: what slows a round down, or makes its work more, does so to both."""
+    return median(value / other for value, other in zip(values, others, strict=True))

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+COLOURS = ("blue+", "orange+", "green+", "magenta+", "cyan+")
 SHAPES = ("braille", "dot", "x", "*", "o", "+")
 FILLS = "█░▓▒▚"
 """What tells lines and bars apart where there are no colours."""
@@ -44,16 +45,22 @@ def draw(plot: Plot, width: int = 80, height: int = 18, colour: bool = False) ->
 
     plotext.clear_figure()
     plotext.plot_size(width, height)
+    for paint in (plotext.canvas_color, plotext.axes_color, plotext.ticks_color):
+        paint("default")
+    count = len(plot.series)
+    colours = (COLOURS * count)[:count]
     if plot.kind == "bars":
         plotext.multiple_bar(
             list(plot.series[0].x),
             [list(series.y) for series in plot.series],
             labels=[series.name for series in plot.series],
-            marker=list(FILLS * len(plot.series))[: len(plot.series)],
+            color=list(colours),
+            marker=list((FILLS * count)[:count]),
         )
     else:
-        for series, shape in zip(plot.series, SHAPES * len(plot.series), strict=False):
-            plotext.plot(list(series.x), list(series.y), label=series.name, marker="braille" if colour else shape)
+        shapes = ("braille",) * count if colour else (SHAPES * count)[:count]
+        for series, shape, hue in zip(plot.series, shapes, colours, strict=True):
+            plotext.plot(list(series.x), list(series.y), label=series.name, color=hue, marker=shape)
         if not plot.log:
             plotext.ylim(min(0, *(value for series in plot.series for value in series.y)), None)
     plotext.yscale("log" if plot.log else "linear")

@@ -13,7 +13,8 @@ from kvchat.bench.plot import save
 class Report:
     """Written anew after each experiment, so that what was measured is kept when one of them goes wrong.
 
-    Raises OSError where the folder cannot be written.
+    What adds to it returns the line that stands for the experiment in the overview. Raises OSError where the folder
+    cannot be written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -23,25 +24,26 @@ class Report:
         self._sections: list[str] = []
         self._answers: list[tuple[str, str]] = []
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: Outcome) -> str:
         name = outcome.experiment
         save(outcome.result.plot, self.path.with_name(f"{name}.svg"), "svg", outcome.claim)
         text = json.dumps(outcome.as_json(), ensure_ascii=False, indent=1)
         self.path.with_name(f"{name}.json").write_text(text, encoding="utf-8")
-        self._write(name, outcome.result.answer, "\n".join(_section(outcome)))
+        return self._write(name, outcome.result.answer, "\n".join(_section(outcome)))
 
-    def left_out(self, experiment: Experiment, reason: str) -> None:
-        self._write(experiment.name, f"Left out: {reason}.", "")
+    def left_out(self, experiment: Experiment, reason: str) -> str:
+        return self._write(experiment.name, f"Left out: {reason}.", "")
 
-    def failed(self, experiment: Experiment, reason: str) -> None:
+    def failed(self, experiment: Experiment, reason: str) -> str:
         self.failures.append(experiment.name)
-        self._write(experiment.name, f"Failed: {reason}.", "")
+        return self._write(experiment.name, f"Failed: {reason}.", "")
 
-    def _write(self, name: str, answer: str, section: str) -> None:
+    def _write(self, name: str, answer: str, section: str) -> str:
         self._answers.append((name, answer))
         self._sections += [section] if section else []
         head = "\n".join(markdown([["experiment", "answer"], *self._answers]))
         self.path.write_text("\n\n".join(("# kvchat: experiments", head, *self._sections)) + "\n", encoding="utf-8")
+        return answer
 
 
 def _section(outcome: Outcome) -> Iterator[str]:

@@ -18,7 +18,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "paged",
-        "Memory reserved for the longest request stays mostly empty; in blocks under 4 % of it is wasted, and at least "
+        "Memory reserved for the longest request stays mostly empty; in blocks under 4% of it is wasted, and at least "
         "twice as many conversations fit.",
     ),
     Experiment(
@@ -33,8 +33,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "gqa",
-        "The KV cache shrinks with the number of KV heads: to a third when three query heads share one, and furthest "
-        "when all do; long contexts decode faster.",
+        "The KV cache shrinks as the number of KV heads does, from MHA to GQA to MQA, and long contexts decode faster.",
     ),
     Experiment(
         "kv-dtype",

@@ -10,6 +10,7 @@ from engine.api import GenerationRequest, SamplingParams
 from engine.policy import Policy
 from kvchat.bench.draw import Draw
 from kvchat.bench.experiment import LeftOut, Result, Setup
+from kvchat.bench.figures import ratio
 from kvchat.bench.load import Arrival, Served, log_uniform
 from kvchat.bench.side_by_side import Measures, measure, rows_over_time, serve_in_turn, table
 
@@ -69,12 +70,12 @@ MEASURES: Measures = {
 
 def _result(served: dict[str, list[Served]]) -> Result:
     measured = measure(served, MEASURES)
-    faster = median(measured[CONTINUOUS][THROUGHPUT]) / median(measured[STATIC][THROUGHPUT])
-    fewer = median(measured[STATIC][STEPS]) / median(measured[CONTINUOUS][STEPS])
+    faster = ratio(measured[CONTINUOUS][THROUGHPUT], measured[STATIC][THROUGHPUT])
+    fewer = ratio(measured[STATIC][STEPS], measured[CONTINUOUS][STEPS])
     idle = {policy: median(of[IDLE]) for policy, of in measured.items()}
     answer = (
-        f"Static batches leave {idle[STATIC]:.0f} % of {SLOTS} slots idle while requests wait, continuous batching "
-        f"{idle[CONTINUOUS]:.0f} %; it serves the same {REQUESTS} requests in {fewer:.2f} times fewer steps with "
+        f"Static batches leave {idle[STATIC] / 100:.0%} of {SLOTS} slots idle while requests wait, continuous batching "
+        f"{idle[CONTINUOUS] / 100:.0%}; it serves the same {REQUESTS} requests in {fewer:.2f} times fewer steps with "
         f"{faster:.2f} times the throughput"
     )
     if faster < 1 + (fewer - 1) / 2:

@@ -11,10 +11,10 @@ import msgspec
 
 from engine.engine import Engine
 from engine.locate import model_folder
-from kvchat.bench.decoding import STEPS, decode_rates, ratio
+from kvchat.bench.decoding import STEPS, decode_rates
 from kvchat.bench.draw import Draw
 from kvchat.bench.experiment import LeftOut, Result, Setup
-from kvchat.bench.figures import number, spread
+from kvchat.bench.figures import number, ratio, spread
 from kvchat.bench.plot import Plot, Series
 from kvchat.bench.variants import kv_heads, write_variant
 from kvchat.catalogue.folder import weight_files

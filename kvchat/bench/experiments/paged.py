@@ -10,6 +10,7 @@ from engine.api import GenerationRequest, SamplingParams
 from engine.policy import Policy
 from kvchat.bench.draw import Draw
 from kvchat.bench.experiment import LeftOut, Result, Setup
+from kvchat.bench.figures import ratio
 from kvchat.bench.load import Arrival, Moment, Served, log_uniform
 from kvchat.bench.side_by_side import Measures, measure, rows_over_time, serve_in_turn, table
 
@@ -76,7 +77,7 @@ MEASURES: Measures = {
 
 def _result(served: dict[str, list[Served]], longest: int) -> Result:
     measured = measure(served, MEASURES)
-    gain, faster = (median(measured[BLOCKS][label]) / median(measured[RESERVED][label]) for label in (MOST, THROUGHPUT))
+    gain, faster = (ratio(measured[BLOCKS][label], measured[RESERVED][label]) for label in (MOST, THROUGHPUT))
     waste = {policy: 1 - median(of[HOLDING]) / 100 for policy, of in measured.items()}
     answer = (
         f"In the memory of {SLOTS} reservations of {longest:,} tokens, blocks hold "
@@ -86,9 +87,7 @@ def _result(served: dict[str, list[Served]], longest: int) -> Result:
         f"{faster:.2f} times as high"
     )
     if faster < FASTER:
-        answer += (
-            ", hardly more, because most of the time here goes to prompts, which computing together does not speed up"
-        )
+        answer += ", hardly more, since the prompts take as long either way"
     if waste[BLOCKS] > MAX_WASTE or gain < MIN_GAIN:
         answer += f"; so less than {MAX_WASTE:.0%} of waste and {MIN_GAIN:.0f} times the conversations were not reached"
     return Result(

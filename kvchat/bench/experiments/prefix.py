@@ -8,7 +8,7 @@ from engine.api import GenerationRequest, SamplingParams
 from engine.engine import Engine
 from kvchat.bench.draw import Draw
 from kvchat.bench.experiment import LeftOut, Result, Setup
-from kvchat.bench.figures import number, spread
+from kvchat.bench.figures import number, ratio, spread
 from kvchat.bench.plot import Plot, Series
 
 PERSONAS = (50, 300, 1000, 3000)
@@ -53,7 +53,7 @@ def _ttft(engine: Engine, prompt: list[int]) -> float:
 def _result(personas: list[int], times: dict[str, list[list[float]]]) -> Result:
     ms = {name: [[1000 * value for value in values] for values in column] for name, column in times.items()}
     middle = {name: [median(values) for values in column] for name, column in ms.items()}
-    factors = [slow / fast for slow, fast in zip(middle[COMPUTED], middle[REUSED], strict=True)]
+    factors = [ratio(slow, fast) for slow, fast in zip(ms[COMPUTED], ms[REUSED], strict=True)]
     saved = [slow - fast for slow, fast in zip(middle[COMPUTED], middle[REUSED], strict=True)]
     answer = (
         f"Behind a persona of {personas[-1]:,} tokens the first token of a new tab comes after "

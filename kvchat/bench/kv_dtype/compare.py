@@ -12,7 +12,8 @@ from engine.kv_choice import GATES, choose_format
 from engine.locate import model_folder
 from engine.quality import load_to_read
 from engine.tokenizer import Tokenizer
-from kvchat.bench.decoding import decode_rates, ratio
+from kvchat.bench.decoding import decode_rates
+from kvchat.bench.figures import ratio
 from kvchat.bench.kv_dtype.plan import ROOM, Plan
 from kvchat.bench.kv_dtype.quality import losses, needles
 from kvchat.bench.kv_dtype.report import Column, Report

@@ -110,7 +110,7 @@ def answer(report: Report) -> str:
         worst = max(column.losses, key=lambda loss: loss.perplexity, default=None)
         if worst is not None:
             verdict = "more than" if report.failed(kv_dtype) else "within"
-            text += f" and costs {worst.perplexity:+.2%} of perplexity at most, {verdict} its limit of "
+            text += f" and changes perplexity by {worst.perplexity:+.2%} at most, {verdict} its limit of "
             text += f"{GATES[kv_dtype].perplexity:.1%}"
         said.append(text)
     return "; ".join(said) + "."

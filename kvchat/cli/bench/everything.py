@@ -52,18 +52,17 @@ def command(
     setup = Asked(options=options, **asked).setup(progress)
     written = Report(report)
     for experiment in EXPERIMENTS:
-        peers = experiment is PEERS
-        if peers and not (ggufs or quantize):
-            written.left_out(experiment, "the other engines need the model: --gguf or --quantize")
-            continue
-        run = beside(llama_cpp, ggufs, quantize, openvino_python) if peers else None
+        run = beside(llama_cpp, ggufs, quantize, openvino_python) if experiment is PEERS else None
         try:
-            written.add(experiment.perform(setup.named(experiment.name), run))
+            if run and not (ggufs or quantize):
+                raise LeftOut("the other engines need the model: --gguf or --quantize")
+            answer = written.add(experiment.perform(setup.named(experiment.name), run))
         except LeftOut as reason:
-            written.left_out(experiment, str(reason))
+            answer = written.left_out(experiment, str(reason))
         except EngineError as error:
-            written.failed(experiment, str(error))
-    progress.end()
+            answer = written.failed(experiment, str(error))
+        progress.end()
+        print(f"{experiment.name}: {answer}", flush=True)
     print(written.path)
     if written.failures:
         raise click.ClickException(f"failed: {', '.join(written.failures)}; {written.path} says why")

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kvchat.bench.experiment import Experiment, Outcome, Result, Setup
 
 PLOT_WIDTH, PLOT_HEIGHT = 90, 18
-
-
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -108,11 +106,11 @@ def perform(experiment: Experiment, asked: Asked, run: Callable[[Setup], Result]
         raise click.ClickException(str(error)) from None
     finally:
         progress.end()
+    print(json.dumps(outcome.as_json(), ensure_ascii=False) if asked.as_json else shown(outcome))
     if asked.png:
         save(outcome.result.plot, asked.png, "png", outcome.claim)
     if asked.svg:
         save(outcome.result.plot, asked.svg, "svg", outcome.claim)
-    print(json.dumps(outcome.as_json(), ensure_ascii=False) if asked.as_json else shown(outcome))
 
 
 def shown(outcome: Outcome) -> str:
