@@ -192,6 +192,8 @@ class EngineStats(msgspec.Struct, frozen=True, tag=True):
 
     running: int = 0
     waiting: int = 0
+    max_sequences: int = 0
+    """How many may run at the same time."""
     tokens_per_s: float = 0.0
     """Generated tokens of all requests over the last few seconds."""
     prefill_tokens_per_s: float = 0.0

@@ -247,6 +247,7 @@ class Engine:
         return EngineStats(
             running=len(running),
             waiting=len(self._scheduler.waiting),
+            max_sequences=self._scheduler.max_sequences,
             tokens_per_s=self._throughput.per_second(),
             prefill_tokens_per_s=self._prefill_throughput.per_second(),
             hit_rate=self._hit_rate.ratio(),

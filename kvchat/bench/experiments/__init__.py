@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from kvchat.bench.experiment import Experiment
 
+MIXED = Experiment(
+    "mixed",
+    "No configuration suits every load: which profile is best depends on how short and long requests are mixed.",
+)
+DOCTOR = Experiment(
+    "doctor", "Slow replies are queueing, prefill, decoding or the memory policy: TTFT, TPOT and throughput tell which."
+)
 PEERS = Experiment("peers", "kvchat's engine is faster than the others that run the same model on this machine.")
 EXPERIMENTS = (
     Experiment(
@@ -33,6 +40,12 @@ EXPERIMENTS = (
         "An int8 KV cache takes half the memory and loses next to nothing, an int4 one takes less and loses something "
         "in long contexts.",
     ),
+    MIXED,
+    Experiment(
+        "interference",
+        "A long paste holds up the replies in other tabs, far less in chunks than in one step.",
+    ),
+    DOCTOR,
     PEERS,
 )
 """In the order of the report."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from kvchat.bench.experiments import EXPERIMENTS, PEERS
-from kvchat.cli.bench import everything, peers
+from kvchat.bench.experiments import EXPERIMENTS
+from kvchat.cli.bench import everything, loads, peers
 from kvchat.cli.bench.experiment import command_for
 
 
@@ -14,6 +14,9 @@ def command() -> None:
     """Measure this machine. Nothing else should run meanwhile."""
 
 
+_WITH_OPTIONS = {each.name: each for each in (loads.mixed, loads.doctor, peers.command)}
+"""Those that take more than every experiment does."""
+
 for experiment in EXPERIMENTS:
-    command.add_command(peers.command if experiment is PEERS else command_for(experiment))
+    command.add_command(_WITH_OPTIONS.get(experiment.name) or command_for(experiment))
 command.add_command(everything.command)

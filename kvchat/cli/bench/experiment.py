@@ -134,6 +134,7 @@ def _flags(options: Options) -> list[str]:
     given = {
         "--config": options.config,
         "--model": options.model,
+        "--profile": options.profile,
         "--device": options.device,
         "--kv-dtype": options.kv_dtype,
     }
