@@ -12,6 +12,7 @@ from engine.errors import ConfigError
 log = logging.getLogger(__name__)
 
 CPU = torch.device("cpu")
+GPU_HEAD_SIZES = range(16, 257)
 TRITON_NEEDS, BF16_NEEDS = (7, 0), (8, 0)
 """Compute capabilities: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities."""
 
@@ -63,6 +64,15 @@ def too_old(name: str, capability: tuple[int, int]) -> str | None:
     if capability < TRITON_NEEDS:
         return f"{name} has compute capability {_version(capability)}, Triton needs {_version(TRITON_NEEDS)}"
     return None
+
+
+def check_head_size(device: torch.device, head_dim: int) -> None:
+    """Raises ConfigError when the device is a GPU whose kernels have no heads of that size."""
+    if device.type == "cuda" and head_dim not in GPU_HEAD_SIZES:
+        raise ConfigError(
+            f"the GPU's kernels take heads of {GPU_HEAD_SIZES.start} to {GPU_HEAD_SIZES.stop - 1} values, this model's "
+            f"have {head_dim}; set device to cpu"
+        )
 
 
 def compute_dtype(name: str, device: torch.device) -> torch.dtype:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from engine.api import ModelInfo
 from engine.config import EngineConfig
-from engine.device import compute_dtype, find_device
+from engine.device import check_head_size, compute_dtype, find_device
 from engine.errors import ConfigError
 from engine.gpu_memory import measure_workspace
 from engine.kv_cache import KVCache, count_blocks, token_bytes
@@ -61,6 +61,7 @@ class ModelRunner:
         self._device = device = find_device(config.device)
         self.dtype = dtype = compute_dtype(config.dtype, device)
         self.config = ModelConfig.read(folder)
+        check_head_size(device, self.config.head_dim)
         format, warning = choose_format(config.kv_dtype, self.config, folder, dtype)
         context_length = _context_length(config, self.config)
         self._rope = Rope(self.config.rope, self.config.head_dim, context_length, device)
@@ -135,13 +136,13 @@ class ModelRunner:
     def run(self, chunks: Sequence[Chunk]) -> Tensor:
         """Compute every chunk, its keys and values included, and return the logits that were asked for, in the
         order of the chunks: [number of chunks that want logits, vocab] float32. They may change at the next call."""
-        return self._decoder.forward(self._step(chunks))
+        return self._decoder.forward(plan_step(chunks, self.block_size))
 
     @torch.inference_mode()
     def read(self, chunk: Chunk) -> Tensor:
         """Compute a chunk and return the logits of every token of it, [its length, vocab] float32, which may change at
         the next call."""
-        step = self._step([chunk])
+        step = plan_step([chunk], self.block_size)
         step.logit_rows[:] = range(len(chunk.token_ids))
         return self._decoder.forward(step)
 
@@ -155,22 +156,21 @@ class ModelRunner:
         """For each (source block, target block): copy the keys and values of a block."""
         self._cache.copy_blocks(copies)
 
-    def _step(self, chunks: Sequence[Chunk]) -> Step:
-        step = Step([], [], [], [], [])
-        last_rows: dict[int, int] = {}
-        # Decodes first, by length: those that attention handles together are neighbours.
-        for index in sorted(range(len(chunks)), key=lambda i: (len(chunks[i].token_ids) > 1, chunks[i].start)):
-            ids, start, table, _ = chunks[index]
-            end = start + len(ids)
-            step.token_ids.extend(ids)
-            step.positions.extend(range(start, end))
-            step.slots.extend(
-                table[p // self.block_size] * self.block_size + p % self.block_size for p in range(start, end)
-            )
-            step.spans.append(Span(len(ids), end, table))
-            last_rows[index] = len(step.token_ids) - 1
-        step.logit_rows.extend(last_rows[index] for index, chunk in enumerate(chunks) if chunk.wants_logits)
-        return step
+
+def plan_step(chunks: Sequence[Chunk], block_size: int) -> Step:
+    step = Step([], [], [], [], [])
+    last_rows: dict[int, int] = {}
+    # Decodes first, by length: those that attention handles together are neighbours.
+    for index in sorted(range(len(chunks)), key=lambda i: (len(chunks[i].token_ids) > 1, chunks[i].start)):
+        ids, start, table, _ = chunks[index]
+        end = start + len(ids)
+        step.token_ids.extend(ids)
+        step.positions.extend(range(start, end))
+        step.slots.extend(table[p // block_size] * block_size + p % block_size for p in range(start, end))
+        step.spans.append(Span(len(ids), end, table))
+        last_rows[index] = len(step.token_ids) - 1
+    step.logit_rows.extend(last_rows[index] for index, chunk in enumerate(chunks) if chunk.wants_logits)
+    return step
 
 
 def _wants_native(config: EngineConfig, model: ModelConfig, device: torch.device, format: KVFormat) -> bool:

@@ -87,10 +87,7 @@ class ReferenceKernels:
         """The keys or values of a tile, [Hkv, B, S, D]."""
         # Whole blocks, which lie in one piece each: selected in any other order, torch copies all of the pool first.
         blocks = replace(plane, blocks=plane.blocks.index_select(0, tile.blocks))
-        if isinstance(plane.storage, Groups):
-            heads = dequantize(_codes(blocks), _parameters(blocks, plane.storage), plane.storage)
-        else:
-            heads = _codes(blocks)
+        heads = dense(blocks)
         # Then head by head: attention reads one dense matrix per head faster than strided rows, by more than the copy
         # costs.
         heads = heads.permute(2, 0, 1, 3).contiguous()
@@ -105,6 +102,13 @@ class ReferenceKernels:
 
 
 # Here a block holds its tokens' heads one after the other, then, of groups, their scales and offsets in the same order.
+
+
+def dense(plane: Plane) -> Tensor:
+    """What is stored, as floats [num_blocks, block_size, Hkv, D]; still rotated where the format is."""
+    if isinstance(plane.storage, Groups):
+        return dequantize(_codes(plane), _parameters(plane, plane.storage), plane.storage)
+    return _codes(plane)
 
 
 def _codes(plane: Plane) -> Tensor:

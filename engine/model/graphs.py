@@ -85,6 +85,11 @@ class GraphDecoder:
         graph.replay()
         return logits[: len(step.logit_rows)]
 
+    def replay(self, sequences: int) -> None:
+        """The recording for so many sequences once more, over the inputs that it has."""
+        _, graph, _ = self._recorded[self._sizes[bisect_left(self._sizes, sequences)]]
+        graph.replay()
+
     def _size(self, step: Step) -> int | None:
         """Of the recording to use, if there is one."""
         rows = len(step.spans)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -179,12 +181,12 @@ def rotary_kv_write(heads: Tensor, cos: Tensor, sin: Tensor, layer: LayerCache, 
     return q
 
 
-def launch_constants(layer: LayerCache, n_head: int) -> dict[str, int]:
-    """The kernel's constants and its warps."""
+def launch_constants(layer: LayerCache, n_head: int) -> dict[str, Any]:
+    """What the kernel is compiled for."""
     head_dim, n_kv_head = layer.keys.head_dim, layer.keys.n_kv_head
     padded = triton.next_power_of_2(head_dim)
     heads = max(1, min(TILE // padded, triton.next_power_of_2(n_head)))
-    constants = {
+    constants: dict[str, Any] = {
         "HQ": n_head,
         "HKV": n_kv_head,
         "D": head_dim,
@@ -192,6 +194,7 @@ def launch_constants(layer: LayerCache, n_head: int) -> dict[str, int]:
         "H": heads,
         "DP": padded,
         "num_warps": max(1, heads * padded // 256),
+        "enable_fp_fusion": True,
     }
     for name, plane in zip(("KEY", "VALUE"), layer, strict=True):
         groups = plane.storage if isinstance(plane.storage, Groups) else Groups(0, head_dim)

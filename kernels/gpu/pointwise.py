@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -57,9 +59,17 @@ def gated_kernel(gate_up, out, SIZE: tl.constexpr, BLOCK: tl.constexpr, SILU: tl
     tl.store(out + row * SIZE + i, (gate * tl.sigmoid(steepness) * up).to(out.dtype.element_ty), inside)
 
 
-def norm_warps(size: int) -> int:
-    """Warps for a row of so many values: 16 values a thread, as far as 16 warps go."""
-    return max(1, min(16, triton.next_power_of_2(size) // 512))
+def norm_constants(size: int, adds: bool) -> dict[str, Any]:
+    """What the norm of rows of so many values is compiled for."""
+    block = triton.next_power_of_2(size)
+    warps = max(1, min(16, block // 512))
+    return {"SIZE": size, "BLOCK": block, "ADDS": adds, "num_warps": warps, "enable_fp_fusion": True}
+
+
+def gated_constants(size: int, activation: Activation) -> dict[str, Any]:
+    """What the activation of rows of so many values is compiled for."""
+    block = min(GATED_BLOCK, triton.next_power_of_2(size))
+    return {"SIZE": size, "BLOCK": block, "SILU": activation == "silu", "num_warps": 4, "enable_fp_fusion": True}
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -101,10 +111,7 @@ def _norm(
         outer_stride,
         inner_stride,
         inner,
-        SIZE=size,
-        BLOCK=triton.next_power_of_2(size),
-        ADDS=residual is not None,
-        num_warps=norm_warps(size),
+        **norm_constants(size, residual is not None),
     )
 
 
@@ -112,6 +119,6 @@ def gated(gate_up: Tensor, activation: Activation) -> Tensor:
     """gate_up [T, 2F], gate then up -> activation(gate) * up, [T, F]."""
     rows, size = gate_up.shape[0], gate_up.shape[1] // 2
     out = torch.empty(rows, size, dtype=gate_up.dtype, device=gate_up.device)
-    block = min(GATED_BLOCK, triton.next_power_of_2(size))
-    gated_kernel[(rows, triton.cdiv(size, block))](gate_up, out, SIZE=size, BLOCK=block, SILU=activation == "silu")
+    constants = gated_constants(size, activation)
+    gated_kernel[(rows, triton.cdiv(size, constants["BLOCK"]))](gate_up, out, **constants)
     return out

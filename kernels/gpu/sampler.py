@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import triton
@@ -97,12 +98,11 @@ def draw(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
     vocab = logits.shape[1]
     parameters = torch.tensor(draws, dtype=torch.float64).to(logits.device, non_blocking=True)
     tokens = torch.empty(len(draws), dtype=torch.int64, device=logits.device)
-    block = min(BLOCK, triton.next_power_of_2(vocab))
-    draw_kernel[(len(draws),)](
-        logits, parameters, tokens, logits.stride(0), vocab, BLOCK=block, num_warps=draw_warps(block)
-    )
+    draw_kernel[(len(draws),)](logits, parameters, tokens, logits.stride(0), vocab, **draw_constants(vocab))
     return tokens.tolist()
 
 
-def draw_warps(block: int) -> int:
-    return max(1, min(16, block // 256))
+def draw_constants(vocab: int) -> dict[str, Any]:
+    """What drawing from so many tokens is compiled for."""
+    block = min(BLOCK, triton.next_power_of_2(vocab))
+    return {"BLOCK": block, "num_warps": max(1, min(16, block // 256)), "enable_fp_fusion": True}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.device import CPU, compute_dtype, find_device, gpu_dtype, native_dtype, too_old
+from engine.device import CPU, check_head_size, compute_dtype, find_device, gpu_dtype, native_dtype, too_old
 from engine.errors import ConfigError
 
 
@@ -41,6 +41,15 @@ def test_a_gpu_computes_in_bfloat16_if_it_is_new_enough(capability: tuple[int, i
 def test_a_gpu_too_old_for_triton_is_told_by_its_name() -> None:
     problem = too_old("GTX 1080", (6, 1))
     assert problem == "GTX 1080 has compute capability 6.1, Triton needs 7.0"
+
+
+def test_heads_that_the_gpu_kernels_do_not_have_are_refused() -> None:
+    cuda = torch.device("cuda", 0)
+    for head_dim in (16, 80, 256):
+        check_head_size(cuda, head_dim)
+    check_head_size(CPU, 8)
+    with pytest.raises(ConfigError, match="take heads of 16 to 256 values, this model's have 8; set device to cpu"):
+        check_head_size(cuda, 8)
 
 
 def test_auto_is_what_the_device_computes_in_natively() -> None:

@@ -16,34 +16,34 @@ import engine.runner
 from engine.config import EngineConfig
 from engine.model.decoder import Decoder
 from engine.model.graphs import ReservedStep, ladder
-from engine.runner import Chunk, ModelRunner
+from engine.runner import Chunk, ModelRunner, plan_step
 from kernels.gpu.backend import TritonKernels
 
-PROMPTS = {(3, 1): 25, (4,): 9, (6, 2): 16}
-"""The blocks of three sequences and how many tokens they have."""
+PROMPTS = {(3, 1): 16, (4,): 3}
+"""The blocks of two sequences and how many tokens they have."""
 
 
-@pytest.mark.parametrize("kind", ["gqa", "window on some layers"])
+@pytest.mark.filterwarnings("ignore:overflow encountered")  # in rows of padding, which hold anything
 def test_a_padded_step_in_reserved_memory_gives_the_logits_of_a_step_of_its_own(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine.runner, "select", TritonKernels)
-    save(kind, tmp_path)
+    save("window on some layers", tmp_path)
     runner = ModelRunner(tmp_path, EngineConfig(model=tmp_path, dtype="float32", kv_memory=1 << 20, threads=1))
     decoder = runner._decoder
     assert isinstance(decoder, Decoder)
     runner.run([Chunk(range(count), 0, blocks, False) for blocks, count in PROMPTS.items()])
     steps = [
-        runner._step([Chunk([token], count, blocks, True) for blocks, count in PROMPTS.items()]) for token in (5, 6)
+        plan_step([Chunk([token], count, blocks, True) for blocks, count in PROMPTS.items()], 16) for token in (5, 6)
     ]
-    fewer = runner._step([Chunk([7], 9, (4,), True)])
+    fewer = plan_step([Chunk([7], 3, (4,), True)], 16)
     planes = [plane.blocks for layer in decoder.cache for plane in layer]
     with torch.inference_mode():
         before = [blocks.clone() for blocks in planes]
         expected = [decoder.forward(step) for step in (*steps, fewer)]
         for blocks, kept in zip(planes, before, strict=True):
             blocks.copy_(kept)
-        reserved = ReservedStep(decoder, sequences=4, blocks=16)
+        reserved = ReservedStep(decoder, sequences=3, blocks=16)
         decoder.compute(reserved.inputs)
         assert all(torch.equal(*pair) for pair in zip(planes, before, strict=True)), "padding is written nowhere"
         for step, logits in zip((*steps, fewer), expected, strict=True):

@@ -46,10 +46,3 @@ def test_gated(dtype: torch.dtype, activation: str, size: int) -> None:
     gate_up = (torch.randn(3, 2 * size) * 3).to(dtype)
     expected = ReferenceKernels(CPU, torch.float32).gated(gate_up.float(), activation)  # type: ignore[arg-type]
     close(pointwise.gated(gate_up, activation), expected.to(dtype))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("size", [16, 48, 576, 4096, 8192, 65536])
-def test_a_row_is_shared_by_a_power_of_two_of_warps(size: int) -> None:
-    warps = pointwise.norm_warps(size)
-    assert warps in (1, 2, 4, 8, 16)
-    assert size <= 8192 * 2 or warps == 16
