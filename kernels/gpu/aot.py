@@ -26,7 +26,7 @@ from kernels.gpu.launch import decode_shape, prefill_shape
 from kernels.kv_format import Groups, KVFormat
 
 POINTERS = {torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16"}
-OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion")
+OPTIONS = ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion")
 """Of the constants of a launch, those that no kernel names."""
 
 
