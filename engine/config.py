@@ -19,7 +19,7 @@ class EngineConfig(msgspec.Struct, frozen=True):
     device: str = "auto"
     """auto, cpu, cuda or cuda:N. auto: the first GPU if there is one that the kernels run on, else the CPU."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """auto: bfloat16 where the device computes in it natively, else float32, on a GPU float16."""
+    """auto: bfloat16 where the device computes in it natively, else float32."""
     weights: Literal["auto", "bf16", "int8", "int4"] = "auto"
     """int8, int4: packed in so many bits for the CPU's native kernels, the output head always in 8 with int4; bf16: in
     the compute dtype, by torch. auto: with dtype auto, each weight in 4 bits where they hold it exactly and else in 8,

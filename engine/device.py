@@ -13,8 +13,9 @@ log = logging.getLogger(__name__)
 
 CPU = torch.device("cpu")
 GPU_HEAD_SIZES = range(16, 257)
-TRITON_NEEDS, BF16_NEEDS = (7, 0), (8, 0)
-"""Compute capabilities: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities."""
+TRITON_NEEDS = (8, 0)
+"""Compute capability, as in https://developer.nvidia.com/cuda-gpus: Triton supports no older one, and on those its
+attention kernels spill registers and want more shared memory than there is."""
 
 
 def find_device(name: str) -> torch.device:
@@ -76,27 +77,16 @@ def check_head_size(device: torch.device, head_dim: int) -> None:
 
 
 def compute_dtype(name: str, device: torch.device) -> torch.dtype:
-    """What the setting `dtype` means on a device. Raises ConfigError for bfloat16 on a GPU that is too old for it."""
-    if name == "auto":
-        return native_dtype(device)
-    dtype: torch.dtype = getattr(torch, name)
-    if dtype == torch.bfloat16 and device.type == "cuda" and native_dtype(device) != dtype:
-        raise ConfigError(
-            f"dtype 'bfloat16' needs a GPU of compute capability {_version(BF16_NEEDS)}; set dtype to auto or float16"
-        )
-    return dtype
+    """What the setting `dtype` means on a device."""
+    return native_dtype(device) if name == "auto" else getattr(torch, name)
 
 
 def native_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 where the device computes in it natively; else float32, on a GPU float16."""
+    """bfloat16 where the device computes in it natively, as all GPUs do that the kernels run on; else float32."""
     if device.type == "cuda":
-        return gpu_dtype(torch.cuda.get_device_capability(device))
+        return torch.bfloat16
     native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     return torch.bfloat16 if native else torch.float32
-
-
-def gpu_dtype(capability: tuple[int, int]) -> torch.dtype:
-    return torch.bfloat16 if capability >= BF16_NEEDS else torch.float16
 
 
 def _version(capability: tuple[int, int]) -> str:

@@ -20,6 +20,7 @@ from engine.errors import ConfigError
 from engine.gpu_memory import measure_workspace
 from engine.kv_cache import KVCache, count_blocks, token_bytes
 from engine.kv_choice import GATES, choose_format
+from engine.locate import cache_dir
 from engine.model.config import ModelConfig
 from engine.model.decoder import Decoder, Step, TorchModel, load_torch
 from engine.model.graphs import GraphDecoder
@@ -110,7 +111,9 @@ class ModelRunner:
     ) -> None:
         """A cache of what the GPU has left beside the largest steps, and its decodes recorded: nothing more is
         allocated later."""
-        report("measuring what a step needs", 0.0)
+        torch.cuda.set_device(self._device)
+        os.environ.setdefault("TRITON_CACHE_DIR", str(cache_dir() / "triton"))
+        report("compiling the GPU kernels (once)", 0.0)
         context_length = self.info.context_length
         workspace = measure_workspace(config, self.config, weights, self._rope, format, context_length)
         self._open_cache(format, count_blocks(config, self.config, format, self._device, workspace))

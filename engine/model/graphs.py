@@ -32,14 +32,16 @@ class ReservedStep:
     def __init__(self, decoder: Decoder, sequences: int, blocks: int) -> None:
         """For a decoder on Triton kernels."""
         config, kernels = decoder.config, cast("TritonKernels", decoder.kernels)
-        self.sequences = sequences
-        self._host = torch.empty(4, sequences, dtype=torch.int64)
-        self._device = torch.empty(4, sequences, dtype=torch.int64, device=decoder.device)
+        self._sequences = sequences
+        # Even, so that each row begins at a multiple of 16 bytes, which Triton compiles for.
+        width = sequences + sequences % 2
+        self._host = torch.zeros(4, width, dtype=torch.int64)
+        self._device = self._host.to(decoder.device, copy=True)
         self._plans = {
             window: kernels.reserve_decodes(sequences, blocks, decoder.cache[0], config.n_head, window)
             for window in set(config.windows)
         }
-        token_ids, positions, slots, logit_rows = self._device
+        token_ids, positions, slots, logit_rows = self._device[:, :sequences]
         plans = {window: plan.plan for window, plan in self._plans.items()}
         self.inputs = Inputs(token_ids, positions, slots, logit_rows, plans)
         self.fill(Step([], [], [], [], []))
@@ -50,7 +52,7 @@ class ReservedStep:
         for row, values, pad in zip(
             self._host, (step.token_ids, step.positions, step.slots, step.logit_rows), padding, strict=True
         ):
-            row.copy_(torch.tensor(values + [pad] * (self.sequences - len(values))))
+            row[: self._sequences] = torch.tensor(values + [pad] * (self._sequences - len(values)))
         self._device.copy_(self._host)
         for plan in self._plans.values():
             plan.fill(step.spans)

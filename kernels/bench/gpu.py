@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import chain
 
 import torch
 
@@ -41,18 +42,17 @@ SIZES = Sizes(
 
 def run(device: torch.device) -> int:
     """Check, time, and print one table last. The exit code: 1 when a kernel is wrong."""
-    capability = torch.cuda.get_device_capability(device)
-    dtypes = [torch.float16, torch.bfloat16] if capability >= (8, 0) else [torch.float16]
-    major, minor = capability
+    major, minor = torch.cuda.get_device_capability(device)
     print(f"{torch.cuda.get_device_name(device)}, compute capability {major}.{minor}, torch {torch.__version__}\n")
     checks = []
-    for dtype in [torch.float32, *dtypes]:
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
         for check in check_all(TritonKernels(device, dtype), dtype, device, CASES, SIZES.vocab):
             print(f"{check} in {str(dtype).removeprefix('torch.')}", flush=True)
             checks.append(check)
     wrong = sum(not check.passed for check in checks)
     figures = []
-    for figure in (*time_all(TritonKernels(device, dtypes[-1]), dtypes[-1], device, SIZES), *model_steps(device)):
+    timed = time_all(TritonKernels(device, torch.bfloat16), torch.bfloat16, device, SIZES)
+    for figure in chain(timed, model_steps(device)):
         print(f"... {figure.what}", file=sys.stderr, flush=True)
         figures.append(figure)
     print("", *figures, sep="\n")

@@ -17,8 +17,8 @@ from kernels.gpu.attention import Workspace
 from kernels.gpu.launch import Shape, Work, decode_shape, max_slots, plan_work, prefill_shape
 from kernels.kv_format import Storage
 
-ALIGNMENT = 4
-"""int32 values: Triton compiles again for a pointer that is no multiple of 16 bytes."""
+ALIGNMENT = 16
+"""Triton compiles again for a pointer that is no multiple of 16 bytes, or a stride that is none of 16 values."""
 
 
 class Sizes(NamedTuple):
@@ -75,7 +75,8 @@ def plan_spans(spans: Sequence[Span], sizes: Sizes, window: int | None, device: 
     for decodes, members in groupby(spans, lambda span: span.rows == 1):
         run = list(members)
         shape = sizes.shape(decodes)
-        arrays += [_tables(run, max(len(span.block_table) for span in run)), *sizes.work(run, row, shape, window)]
+        width = max(len(span.block_table) for span in run)
+        arrays += [_fill(_tables(len(run), width), run), *sizes.work(run, row, shape, window)]
         shapes.append(shape)
         row += sum(span.rows for span in run)
     parts = _upload(arrays, device)
@@ -87,12 +88,12 @@ class ReservedPlan:
     """`plan` over arrays that stay where they are; see `TritonKernels.reserve_decodes`."""
 
     def __init__(self, sequences: int, blocks: int, sizes: Sizes, window: int | None, device: torch.device) -> None:
-        self._sizes, self._window = sizes, window
+        self._sizes, self._window, self._sequences = sizes, window, sequences
         self._shape = sizes.shape(decodes=True)
-        self._sequences = sequences
         empty = sizes.work([], 0, self._shape, window).padded(sequences, sizes.slots(self._shape))
-        self._host = [np.zeros((sequences, blocks), np.int32), *empty]
-        self._parts = tables, items, merges = _upload(self._host, device)
+        self._host = [_tables(sequences, blocks), *empty]
+        self._device = _join(self._host).to(device)
+        tables, items, merges = _split(self._device, self._host)
         workspace = sizes.workspace([self._shape], device)
         self.plan = Plan([Launch(tables, items, merges, self._shape)], workspace, window)
 
@@ -101,24 +102,32 @@ class ReservedPlan:
         tables, items, merges = self._host
         work = self._sizes.work(spans, 0, self._shape, self._window)
         items[:], merges[:] = work.padded(self._sequences, self._sizes.slots(self._shape))
-        for row, span in zip(tables, spans, strict=False):
-            row[: len(span.block_table)] = array("i", span.block_table)
-        for part, values in zip(self._parts, self._host, strict=True):
-            part.copy_(torch.from_numpy(values))
+        _fill(tables, spans)
+        self._device.copy_(_join(self._host))
 
 
-def _tables(spans: Sequence[Span], width: int) -> np.ndarray:
-    tables = np.zeros((len(spans), width), np.int32)
-    for row, span in zip(tables, spans, strict=True):
+def _tables(rows: int, width: int) -> np.ndarray:
+    return np.zeros((rows, -(-width // ALIGNMENT) * ALIGNMENT), np.int32)
+
+
+def _fill(tables: np.ndarray, spans: Sequence[Span]) -> np.ndarray:
+    for row, span in zip(tables, spans, strict=False):
         row[: len(span.block_table)] = array("i", span.block_table)
     return tables
 
 
 def _upload(arrays: Sequence[np.ndarray], device: torch.device) -> list[Tensor]:
     """Each on the device, all in one copy."""
-    starts = np.cumsum([0, *(-(-part.size // ALIGNMENT) * ALIGNMENT for part in arrays)])
-    joined = np.zeros(starts[-1], np.int32)
-    for start, part in zip(starts, arrays, strict=False):
-        joined[start : start + part.size] = part.ravel()
-    on_device = torch.from_numpy(joined).to(device)
-    return [on_device[start : start + part.size].view(part.shape) for start, part in zip(starts, arrays, strict=False)]
+    return _split(_join(arrays).to(device), arrays)
+
+
+def _join(arrays: Sequence[np.ndarray]) -> Tensor:
+    """One after the other, each from a multiple of ALIGNMENT on."""
+    parts = (np.pad(part.ravel(), (0, -part.size % ALIGNMENT)) for part in arrays)
+    return torch.from_numpy(np.concatenate([*parts]))
+
+
+def _split(joined: Tensor, arrays: Sequence[np.ndarray]) -> list[Tensor]:
+    """The parts of what `_join` made of these."""
+    sizes = [part.size + -part.size % ALIGNMENT for part in arrays]
+    return [part[: like.size].view(like.shape) for part, like in zip(joined.split(sizes), arrays, strict=True)]

@@ -48,11 +48,11 @@ def command(
     shape = ModelConfig.read(folder)
     compute = compute_dtype(config.dtype, device)
     format, _ = choose_format(config.kv_dtype, shape, folder, compute)
-    pool = default_cap(device) if config.kv_memory is None else config.kv_memory
+    weights = sum(file.stat().st_size for file in weight_files(folder))
+    pool = default_cap(device, weights) if config.kv_memory is None else config.kv_memory
     planned = plan(
         shape, format, context or config.context_length or shape.context_length, conversations, pool, config.block_size
     )
-    weights = sum(file.stat().st_size for file in weight_files(folder))
     if as_json:
         print(
             json.dumps(
