@@ -30,7 +30,6 @@ class KVCache:
         self, model: ModelConfig, num_blocks: int, block_size: int, format: KVFormat, device: torch.device
     ) -> None:
         self.num_blocks = num_blocks
-        self.block_bytes = token_bytes(model, format) * block_size
         try:
             self._planes = [
                 torch.empty(
@@ -42,8 +41,8 @@ class KVCache:
             ]
         except RuntimeError:
             raise ConfigError(
-                f"kv_memory: {num_blocks * self.block_bytes:,} bytes for the KV cache could not be allocated "
-                f"on {device}; set a smaller kv_memory"
+                f"kv_memory: {num_blocks * block_size * token_bytes(model, format):,} bytes for the KV cache could not "
+                f"be allocated on {device}; set a smaller kv_memory"
             ) from None
         sizes = (block_size, model.n_kv_head, model.head_dim)
         self.layers: Sequence[LayerCache] = [
@@ -54,6 +53,11 @@ class KVCache:
     @property
     def nbytes(self) -> int:
         return sum(plane.nbytes for plane in self._planes)
+
+    @property
+    def block_bytes(self) -> int:
+        """Of a block in all layers, as it is allocated."""
+        return self.nbytes // self.num_blocks
 
     def copy_blocks(self, copies: Sequence[tuple[int, int]]) -> None:
         """For each (source block, target block): copy a block in all layers, in this order. Whole, since only the

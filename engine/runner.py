@@ -69,7 +69,7 @@ class ModelRunner:
         self._weights: NativeModel | TorchModel
         with torch.inference_mode():
             tensors = ModelTensors(self.config, Checkpoint(folder, device))
-            if _wants_native(config, self.config, device, format):
+            if wants_native(config, self.config, device, format):
                 self._weights = load_native(folder, self.config, tensors, config.weights, threads, report)
                 # The native kernels have threads of their own: torch's would fight with them for the cores.
                 torch.set_num_threads(1)
@@ -176,7 +176,7 @@ def plan_step(chunks: Sequence[Chunk], block_size: int) -> Step:
     return step
 
 
-def _wants_native(config: EngineConfig, model: ModelConfig, device: torch.device, format: KVFormat) -> bool:
+def wants_native(config: EngineConfig, model: ModelConfig, device: torch.device, format: KVFormat) -> bool:
     """Whether the settings and the machine call for the native kernels."""
     if config.weights == "bf16" or (config.weights == "auto" and config.dtype != "auto"):
         return False
