@@ -26,7 +26,7 @@ from kernels.gpu.launch import decode_shape, prefill_shape
 from kernels.kv_format import Groups, KVFormat
 
 POINTERS = {torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16"}
-OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion")
+OPTIONS = ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion")
 """Of the constants of a launch, those that no kernel names."""
 
 
@@ -88,8 +88,8 @@ def sample(capability: int) -> Iterator[Usage]:
     for i, head_dim in enumerate((64, 128, 256)):
         half, int8, int4 = torch.float16, Groups(8, head_dim), Groups(4, head_dim)
         for j, format in enumerate((KVFormat(half, half), KVFormat(int8, int8), KVFormat(int8, int4))):
-            # Not the same ones for each generation of GPUs.
-            prefill = (i + j + capability // 10) % 3 == 0
+            # Other ones for each generation of GPUs.
+            prefill = (i + j - capability // 10) % 3 == 0
             yield attention_usage(not prefill, 4, format, head_dim, capability)
     yield merge_usage(256, capability)
 

@@ -97,6 +97,8 @@ def attend_constants(
         "num_warps": shape.num_warps,
         "num_stages": shape.num_stages,
         "enable_fp_fusion": True,
+        # All there are: left to itself, ptxas would rather spill than keep a fourth program of decodes off an SM.
+        **({"maxnreg": 255} if shape.tile_rows == 1 else {}),
     }
 
 

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("triton")
-
 
 @pytest.mark.parametrize(("capability", "shared"), [(80, 163 << 10), (90, 227 << 10)])
 def test_every_kernel_fits_the_registers_and_the_shared_memory(

@@ -149,7 +149,7 @@ def test_blocks_beyond_two_to_the_31_elements_are_found(format: KVFormat) -> Non
     rig = Rig([(1, 40)], n_kv_head=1, format=format, dtype=torch.float16)
     expected = rig.expected()
     far = 2**31 // (rig.layer.keys.blocks.shape[1] // 2)
-    # Of this much memory only the pages that are touched exist.
+    # Of this much memory only the pages that are touched exist; an address that wraps ends the process.
     pools = [torch.empty(far + len(plane.blocks), plane.blocks.shape[1], dtype=torch.uint8) for plane in rig.layer]
     for pool, plane in zip(pools, rig.layer, strict=True):
         pool[far:] = plane.blocks
