@@ -78,7 +78,7 @@ def count_blocks(
     """Blocks that fit into the pool's cap; `workspace` is what steps need beside it, of the device's memory. Raises
     ConfigError when that is not even one, or a GPU does not have it."""
     cap = default_cap(device, workspace) if config.kv_memory is None else config.kv_memory
-    if device.type == "cuda" and cap > (free := free_memory(device) - workspace):
+    if device.type == "cuda" and config.kv_memory and cap > (free := free_memory(device) - workspace):
         raise ConfigError(
             f"kv_memory of {cap:,} bytes does not fit: {device} has {max(0, free):,} bytes free beside the weights and "
             "what a step needs"
