@@ -182,6 +182,10 @@ class TabScreen(Screen[None]):
         if tab := self.workspace.find(event.conversation_id):
             self.close_tab(tab)
 
+    @on(TabBar.RenameWanted)
+    def _rename_wanted(self) -> None:
+        self.action_rename_tab()
+
     @on(TabBar.NewWanted)
     async def _new_wanted(self) -> None:
         await self.action_new_tab()

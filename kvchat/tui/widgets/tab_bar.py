@@ -43,7 +43,8 @@ class _OfTab(Message):
 
 
 class TabLabel(Static):
-    """One tab: a click shows its conversation, a middle click or one on the cross closes it."""
+    """One tab: a click shows its conversation, a double click renames it, a middle click or one on the cross closes
+    it."""
 
     CROSS = " ✕ "
 
@@ -68,6 +69,9 @@ class TabLabel(Static):
     def on_click(self, event: Click) -> None:
         if self._view is None:
             return
+        if event.chain == 2 and event.button == 1:
+            self.post_message(TabBar.RenameWanted())
+            return
         on_cross = self._view.active and event.x >= self.size.width - len(self.CROSS)
         wanted = TabBar.CloseWanted if on_cross or event.button == 2 else TabBar.TabWanted
         self.post_message(wanted(self._view.conversation_id))
@@ -88,6 +92,9 @@ class TabBar(HorizontalScroll, can_focus=False):
 
     class CloseWanted(_OfTab):
         """The user wants this tab closed."""
+
+    class RenameWanted(Message):
+        """The user wants another title for the tab that is shown."""
 
     class NewWanted(Message):
         """The user wants another tab."""
