@@ -185,13 +185,13 @@ async def _fork(chat: ChatScreen, _: str) -> None:
 async def _delete(chat: ChatScreen, _: str) -> None:
     if not chat.check_action("delete_message", ()):
         raise CommandError("there is no message here to delete, or a reply is running")
-    await chat.action_delete_message()
+    chat.action_delete_message()
 
 
 async def _undelete(chat: ChatScreen, _: str) -> None:
     if not chat.workspace.active.can_undelete:
         raise CommandError("nothing was deleted here that could come back")
-    await chat.action_undelete()
+    chat.action_undelete()
 
 
 async def _code(chat: ChatScreen, _: str) -> None:

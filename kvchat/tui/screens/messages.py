@@ -101,14 +101,10 @@ class MessageScreen(TabScreen):
             self.workspace.active.continue_reply()
         self.active_pane.leave()
 
-    async def action_step_branch(self, step: int) -> None:
+    def action_step_branch(self, step: int) -> None:
         """Show a message beside the marked one; without a cursor, where the branches part last."""
-        tab, pane, marked = self.workspace.active, self.active_pane, self.marked
-        index = next((i for i, each in enumerate(tab.messages) if each.id == marked), None)
         with self.complaining():
-            tab.step_branch(step, marked)
-        if index is not None:
-            await pane.mark(tab.messages[index].id, focus=pane.bar.has_focus)
+            self.workspace.active.step_branch(step, self.marked)
 
     async def action_fork(self) -> None:
         """Go on from the message in a new tab."""
@@ -116,27 +112,18 @@ class MessageScreen(TabScreen):
             with self.complaining():
                 await self.show_tab(self.workspace.fork(self.workspace.active, target))
 
-    async def action_delete_message(self) -> None:
-        tab, pane, target = self.workspace.active, self.active_pane, self.target
+    def action_delete_message(self) -> None:
+        target = self.target
         if target is None:
             return
-        index, focused = tab.messages.index(target), pane.bar.has_focus
         with self.complaining():
-            tab.delete(target.id)
+            self.workspace.active.delete(target.id)
             key = cast("KvChatApp", self.app).key_of("undelete")
             self.notify(f"Deleted · [@click=screen.undelete]Undo[/] with {key}, until you leave kvchat", timeout=8)
-        if tab.messages:
-            await pane.mark(tab.messages[min(index, len(tab.messages)) - 1].id, focus=focused)
-        else:
-            pane.leave()
 
-    async def action_undelete(self) -> None:
-        tab, pane = self.workspace.active, self.active_pane
-        marked, focused = self.marked is not None, pane.bar.has_focus
+    def action_undelete(self) -> None:
         with self.complaining():
-            tab.undelete()
-        if marked and tab.messages:
-            await pane.mark(tab.messages[-1].id, focus=focused)
+            self.workspace.active.undelete()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide the keys of what is not possible now."""

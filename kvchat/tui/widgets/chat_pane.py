@@ -51,6 +51,7 @@ class ChatPane(Vertical):
         self._welcome = Welcome(persona)
         self._more_below = MoreBelow()
         self.bar = MessageBar()
+        self._marked_index = 0
         self._edited: tuple[int, str] | None = None
         """The message that is being changed, and the draft that stood in the composer before."""
         self._draft_timer: Timer | None = None
@@ -105,10 +106,20 @@ class ChatPane(Vertical):
         await self.transcript.mark(None)
         self._show_bar()
 
+    def _keep_mark(self) -> None:
+        """Where the marked message is not any more, the one that has its place now is marked, or the last."""
+        messages, marked = self.controller.messages, self.transcript.marked
+        if messages and marked is not None and all(each.id != marked for each in messages):
+            self.transcript.marked = messages[min(self._marked_index, len(messages) - 1)].id
+            self.call_later(self.transcript.mark, self.transcript.marked)
+        self._show_bar()
+
     def _show_bar(self) -> None:
-        marked = next((each for each in self.controller.messages if each.id == self.transcript.marked), None)
-        if marked:
-            self.bar.show(self.controller.place(marked))
+        for index, message in enumerate(self.controller.messages):
+            if message.id == self.transcript.marked:
+                self._marked_index = index
+                self.bar.show(self.controller.place(message))
+                break
         else:
             if self.bar.has_focus:
                 self.focus_composer()
@@ -121,7 +132,7 @@ class ChatPane(Vertical):
                 self._show_welcome()
                 self.transcript.changed()
                 if change != "reply":
-                    self._show_bar()
+                    self._keep_mark()
             case "draft":
                 self._edited = None
                 self.composer.tell("")

@@ -11,6 +11,7 @@ from kvchat.tui.message_keys import ACTIONS, MOVES
 class MessageBar(Static, can_focus=True):
     """While it has the focus, letters are what they say here; a click on a name does the same at any time."""
 
+    FOCUS_ON_CLICK = False
     BINDINGS = [*MOVES, *ACTIONS]
 
     def __init__(self) -> None:
@@ -34,6 +35,7 @@ class MessageBar(Static, can_focus=True):
         self._draw()
 
     def _draw(self) -> None:
+        letters = "$primary" if self.has_focus else "$foreground-muted"
         parts: list[Content] = []
         number, count = self._place
         if count > 1:
@@ -41,9 +43,8 @@ class MessageBar(Static, can_focus=True):
         for binding in ACTIONS:
             action = binding.action.removeprefix("screen.")
             if self.screen.check_action(action, ()):
-                letter = Content.styled(f"{binding.key[0]} ", "$primary") if self.has_focus else Content()
-                parts.append(letter + _link(action, binding.description))
-        parts.append(Content.styled("Esc " if self.has_focus else "", "$primary") + _link("leave", "Back"))
+                parts.append(Content.styled(f"{binding.key[0]} ", letters) + _link(action, binding.description))
+        parts.append(Content.styled("Esc ", letters) + _link("leave", "Back"))
         self.update(Content("  ").join(parts))
 
 
