@@ -20,7 +20,7 @@ TABS = [
     _key("ctrl+n,f4", "pick_persona", "Persona", "Start a conversation with a persona of your choice", footer=True),
     _key("ctrl+w", "close_tab", "Close tab", "Close the tab; the conversation stays in the history"),
     _key("ctrl+o", "open_conversation", "Open conversation", "Open any conversation of the history"),
-    _key("alt+t,ctrl+shift+t", "reopen_tab", "Reopen tab", "Open the tab closed last again"),
+    _key("alt+t", "reopen_tab", "Reopen tab", "Open the tab closed last again"),
     _key("f2", "rename_tab", "Rename tab", "Give the conversation a title"),
     _key("ctrl+pagedown", "step_tab(1)", "Next tab", "Show the tab to the right"),
     _key("ctrl+pageup", "step_tab(-1)", "Previous tab", "Show the tab to the left"),
@@ -33,8 +33,8 @@ MESSAGES = [
     _key("alt+up,ctrl+up", "message_cursor(-1)", "Message above", "Go to the message above, to do something with it"),
     _key("alt+down,ctrl+down", "message_cursor(1)", "Message below", "Go to the message below, or back to writing"),
     _key("alt+e", "edit_message", "Edit message", "Change your message and send it again, as a branch"),
-    _key("alt+f", "fork", "Fork", "Go on from the message in a new tab, which shares the KV"),
-    _key("alt+k", "copy_code", "Copy code", "Copy the code of the message; of several blocks, one of your choice"),
+    _key("alt+f", "fork", "Fork", "Go on from here in a new tab that shares the KV"),
+    _key("alt+k", "copy_code", "Copy code", "Copy the code of the message, or one block of it"),
     _key("alt+z", "undelete", "Undelete", "Bring back the message that was deleted last"),
 ]
 """Those that mean a message mean the one that the cursor is on, else the last."""
