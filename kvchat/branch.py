@@ -102,8 +102,8 @@ class Branch:
         parent_id = kept[-1].id if kept else None
         tree = self._store.tree(self._conversation_id)
         message = self._store.append_message(self._conversation_id, parent_id, role, text, status=status)
-        failed = [each.id for each in replaced if each.status == "failed" and not each.text]
-        tree[parent_id] = [*(each for each in tree.get(parent_id, ()) if each not in failed), message.id]
+        empty = [each.id for each in replaced if each.status in ("failed", "stopped") and not each.text]
+        tree[parent_id] = [*(each for each in tree.get(parent_id, ()) if each not in empty), message.id]
         self.messages, self.tree = [*kept, message], tree
         return message
 

@@ -13,8 +13,6 @@ from kvchat.store import StoredMessage
 class Fork:
     """Where it left the other one, and what its first request showed about the KV of what they have in common."""
 
-    title: str
-    """Of the other one."""
     at: int
     """The id of the last message that was copied."""
     tokens: int
@@ -24,11 +22,11 @@ class Fork:
     recomputed: int = 0
 
     @classmethod
-    def behind(cls, title: str, messages: Sequence[StoredMessage]) -> Fork:
+    def behind(cls, messages: Sequence[StoredMessage]) -> Fork:
         """A fork that has just been made, with these messages."""
         last = messages[-1]
         produced = int(last.role == "assistant" and bool(last.token_ids))  # the token sampled last was not fed yet
-        return cls(title, last.id, sum(len(each.token_ids) for each in messages) - produced)
+        return cls(last.id, sum(len(each.token_ids) for each in messages) - produced)
 
     def measure(self, first: Metrics) -> None:
         """Learn from the first request that ran."""

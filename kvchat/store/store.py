@@ -291,7 +291,8 @@ class Store:
 
     def tree(self, conversation_id: str) -> dict[int | None, list[int]]:
         """The ids of the messages below each message that has any, oldest first; below None, the roots. A reply that
-        failed before its first word is not among them if another was asked for in its place, unless it is shown."""
+        failed or was stopped before its first word is not among them if another was asked for in its place, unless it
+        is shown."""
         return tree(self._database, conversation_id)
 
     def delete_message(self, message_id: int) -> None:

@@ -34,8 +34,8 @@ def tree(database: Database, conversation_id: str) -> dict[int | None, list[int]
     """See Store.tree."""
     rows = database.rows(
         "SELECT m.id, m.parent_id FROM messages m JOIN conversations c ON c.id = m.conversation_id"
-        " WHERE c.id = ? AND m.deletion IS NULL AND (m.id = c.leaf_id OR NOT (m.status = 'failed' AND m.text = ''"
-        "  AND EXISTS (SELECT 1 FROM messages other WHERE other.conversation_id = c.id"
+        " WHERE c.id = ? AND m.deletion IS NULL AND (m.id = c.leaf_id OR NOT (m.status IN ('failed', 'stopped')"
+        "  AND m.text = '' AND EXISTS (SELECT 1 FROM messages other WHERE other.conversation_id = c.id"
         "   AND other.parent_id = m.parent_id AND other.id != m.id AND other.deletion IS NULL))) ORDER BY m.id",
         conversation_id,
     )

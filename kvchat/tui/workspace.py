@@ -141,8 +141,9 @@ class Workspace:
     def fork(self, tab: ConversationController, message: StoredMessage) -> ConversationController:
         """Go on from a message in a new tab beside this one: what leads to it is copied, with its tokens, so that the
         engine finds their KV. Raises StoreError."""
-        new = self._restored(Tab(self._store.fork(message.id, f"{tab.title} (fork)").id))
-        new.fork = Fork.behind(tab.title, new.messages)
+        title = f"Fork of {tab.title.removeprefix('Fork of ')}"
+        new = self._restored(Tab(self._store.fork(message.id, title).id))
+        new.fork = Fork.behind(new.messages)
         self.tabs.insert(self.tabs.index(tab) + 1, new)
         self.save()
         return new

@@ -68,6 +68,15 @@ def test_a_reply_that_failed_before_its_first_word_is_no_branch(opened: Opened) 
     assert opened.controller.place(opened.controller.messages[-1]) == (1, 1)
 
 
+def test_a_reply_that_was_stopped_before_its_first_word_is_no_branch(opened: Opened) -> None:
+    opened.controller.send("Hello")
+    opened.controller.stop()
+    opened.controller.retry()
+    opened.client.reply("r2", "Hi")
+    assert opened.controller.place(opened.controller.messages[-1]) == (1, 1)
+    assert opened.open(opened.controller.id).place(opened.controller.messages[-1]) == (1, 1)
+
+
 def test_a_running_reply_is_neither_regenerated_nor_left(branched: Opened) -> None:
     branched.controller.regenerate()
     branched.controller.regenerate()

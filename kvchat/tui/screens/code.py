@@ -31,7 +31,7 @@ class CodeScreen(ModalScreen[CodeBlock | None]):
         with Vertical(classes="dialog", id="code"):
             yield Static("Copy which code?", classes="heading", markup=False)
             titles = (Content(f"{number} {block.title}") for number, block in enumerate(self._blocks, 1))
-            yield OptionList(*titles)
+            yield OptionList(*titles, compact=True)
             yield Static("Enter, a number or a click copies · Esc cancels", classes="hint", markup=False)
 
     def on_mount(self) -> None:

@@ -13,7 +13,7 @@ from textual.widgets import Static
 from kvchat.conversation import ConversationController
 from kvchat.fork import Fork
 from kvchat.store import StoredMessage
-from kvchat.tui.format import count, printable, tokens
+from kvchat.tui.format import count, tokens
 from kvchat.tui.widgets.user_message import UserMessage
 
 if TYPE_CHECKING:
@@ -232,7 +232,6 @@ class Transcript(VerticalScroll, can_focus=False):
 
 def fork_note(fork: Fork) -> str:
     """Where a conversation comes from, and what it cost."""
-    title = f"fork of {printable(fork.title)}"
     if fork.shared is None:
-        return f"{title} · {tokens(fork.tokens)} go along"
-    return f"{title} · {tokens(fork.shared)} shared, {count(fork.recomputed)} recomputed"
+        return f"forked here: {tokens(fork.tokens)} go along"
+    return f"forked here: {tokens(fork.shared)} shared, {count(fork.recomputed)} recomputed"

@@ -172,14 +172,14 @@ async def test_a_fork_says_what_its_first_request_showed(open_chat: Open) -> Non
         ids = [message.token_ids for message in source.messages[:2]]
         await chat.press("alt+up", "k", "k", "f")
         tokens = sum(map(len, ids)) - 1  # the token sampled last was not fed yet
-        await chat.shows("one (fork)", f"fork of one · {tokens} tokens go along")
+        await chat.shows("Fork of one", f"forked here: {tokens} tokens go along")
         assert chat.tab is not source and texts(chat) == ["one", "two three"]
         assert [message.token_ids for message in chat.tab.messages] == ids
         request = await chat.send("other")
         chat.client.accept(request)
         metrics = msgspec.structs.replace(source.metrics, prompt_tokens=tokens + 2, cached_tokens=tokens)
         chat.client.emit(Progress(request, "prefill", tokens, metrics))
-        await chat.shows(f"fork of one · {tokens} tokens shared, 0 recomputed")
+        await chat.shows(f"forked here: {tokens} tokens shared, 0 recomputed")
         chat.client.say(request, "yes")
         chat.client.finish(request)
         await chat.shows("yes", f"{tokens} tokens shared, 0 recomputed")
