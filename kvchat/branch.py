@@ -92,7 +92,7 @@ class Branch:
 
     def siblings(self, message: StoredMessage) -> list[int]:
         """The ids of a message of this branch and of the others in its place, oldest first."""
-        return self.tree.get(message.parent_id) or [message.id]
+        return sorted({*self.tree.get(message.parent_id, ()), message.id})
 
     def append(self, role: Role, text: str, status: Status = "complete", at: int | None = None) -> StoredMessage:
         """Commit a message behind the last one, or beside the one at an index: the branch then goes on, or ends, with

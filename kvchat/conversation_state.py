@@ -72,7 +72,7 @@ class ConversationState:
     def place(self, message: StoredMessage) -> tuple[int, int]:
         """The place of a message among those that follow the same one, from 1, and how many these are."""
         siblings = self._branch.siblings(message)
-        return (siblings.index(message.id) + 1 if message.id in siblings else 0), len(siblings)
+        return siblings.index(message.id) + 1, len(siblings)
 
     @property
     def last_parting(self) -> StoredMessage | None:

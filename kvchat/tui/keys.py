@@ -42,7 +42,7 @@ REPLY = [
     _key("ctrl+g", "edit_outside", "Edit outside", "Write the message in $EDITOR"),
     _key("escape", "stop", "Stop", "Stop the reply and keep what arrived", footer=True),
     _key("f5", "retry", "Try again", "Ask again for a reply that failed or was stopped", footer=True),
-    _key("alt+c", "continue_reply", "Continue", "Let a reply that was stopped or cut go on", footer=True),
+    _key("alt+c", "continue_reply", "Continue", "Let a reply that was stopped or cut go on"),
     _key("alt+r", "regenerate", "Regenerate", "Ask for another reply, as a branch"),
     _key("alt+p", "step_branch(-1)", "Previous branch", "Show the branch before this one"),
     _key("alt+n", "step_branch(1)", "Next branch", "Show the branch after this one"),

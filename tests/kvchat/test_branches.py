@@ -157,3 +157,13 @@ def test_nothing_is_deleted_under_a_running_reply(branched: Opened) -> None:
     branched.controller.delete(branched.controller.messages[0].id)
     branched.client.reply("r3", "third")
     assert texts(branched) == ["Hello", "second", "Go on", "third"]
+
+
+def test_a_failed_reply_that_the_user_went_on_from_is_counted_where_it_is_shown(branched: Opened) -> None:
+    controller = branched.controller
+    controller.regenerate()
+    branched.client.refuse("r3", "the engine died")
+    controller.send("Go on")
+    branched.client.reply("r4", "third")
+    assert [message.text for message in controller.messages] == ["Hello", "", "Go on", "third"]
+    assert controller.place(controller.messages[1]) == (3, 3)

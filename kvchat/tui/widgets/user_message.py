@@ -21,7 +21,7 @@ class UserMessage(Static):
         self._lines = printable(text).split("\n")
         self._folds = len(self._lines) > FOLD_ABOVE
         self._folded = self._folds
-        self._note = "queued · sent after this reply · a click or Up takes it back" if queued else ""
+        self._note = "queued · sent after this reply · Up takes it back" if queued else ""
 
     def on_mount(self) -> None:
         self._draw()

@@ -258,7 +258,7 @@ async def test_waiting_messages_are_shown_edited_and_cancelled(open_chat: Open) 
         for text in ("first waits", "second waits"):
             await chat.type(text)
             await chat.press("enter")
-        await chat.shows("first waits", "second waits", "queued · sent after this reply · a click or Up takes it back")
+        await chat.shows("first waits", "second waits", "queued · sent after this reply · Up takes it back")
         await chat.pilot.click("UserMessage.-queued")
         await chat.until(lambda: chat.tab.queued == ["second waits"])
         await chat.type(" longer")
