@@ -302,6 +302,7 @@ class ChatScreen(MessageScreen):
 
     def on_mouse_up(self) -> None:
         """Wherever the user clicked, they go on writing."""
+        self._tab_bar.drop()
         self.active_pane.focus_composer()
 
     # Common

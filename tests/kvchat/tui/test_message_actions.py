@@ -279,23 +279,3 @@ async def test_the_palette_has_it_all(open_chat: Open) -> None:
         await chat.shows("Edit message", "Delete message", "Copy message", "Message above")
         await chat.press("down", "enter")
         await chat.until(lambda: chat.app.screen is chat.app.chat)
-
-
-async def test_a_double_click_on_a_tab_renames_it(open_chat: Open) -> None:
-    async with open_chat() as chat:
-        await talk(chat, ("one", "two"))
-        await chat.pilot.click("TabLabel", offset=(2, 0), times=2)
-        await chat.shows("Rename the conversation")
-
-
-async def test_closed_tabs_come_back_in_their_order(open_chat: Open) -> None:
-    async with open_chat() as chat:
-        await talk(chat, ("one", "two"))
-        await chat.press("ctrl+t")
-        await talk(chat, ("three", "four"))
-        await chat.press("ctrl+w", "ctrl+w")
-        await chat.shows("Everything stays on this machine")
-        await chat.press("alt+t")
-        await chat.shows("one", "two")
-        await chat.press("alt+t")
-        await chat.shows("three", "four")
