@@ -8,8 +8,8 @@ from engine.api import Metrics
 def continued(first: Metrics, then: Metrics) -> Metrics:
     """The metrics of a reply that stopped after `first` and went on as `then`.
 
-    It waited, and read its prompt, at its beginning: queue_s, ttft_s and the prompt are those of `first`. The time per
-    token is that between the tokens of each part; the pause between the parts is nobody's.
+    Times and tokens are those of both parts, and the pause between them is nobody's; the time to the first token and the
+    prompt are those of `first`, and the time per token is that between the tokens of each part.
     """
     if not first.completion_tokens:
         return then
@@ -17,7 +17,7 @@ def continued(first: Metrics, then: Metrics) -> Metrics:
     decoding_s = sum((part.tpot_s or 0.0) * max(0, part.completion_tokens - 1) for part in (first, then))
     tpot = decoding_s / steps if steps else None
     return Metrics(
-        queue_s=first.queue_s,
+        queue_s=first.queue_s + then.queue_s,
         ttft_s=first.ttft_s,
         tpot_s=tpot,
         e2e_s=first.e2e_s + then.e2e_s,

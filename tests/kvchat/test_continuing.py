@@ -139,9 +139,11 @@ def test_the_time_per_token_is_that_within_the_parts() -> None:
     first = Metrics(
         queue_s=0.1, ttft_s=0.5, tpot_s=0.1, e2e_s=1.4, prompt_tokens=50, cached_tokens=9, completion_tokens=10
     )
-    then = Metrics(ttft_s=0.05, tpot_s=0.2, e2e_s=0.45, prompt_tokens=60, cached_tokens=59, completion_tokens=3)
+    then = Metrics(
+        queue_s=0.01, ttft_s=0.05, tpot_s=0.2, e2e_s=0.45, prompt_tokens=60, cached_tokens=59, completion_tokens=3
+    )
     whole = continued(first, then)
     assert whole.tpot_s == pytest.approx((9 * 0.1 + 2 * 0.2) / 11) and whole.completion_tokens == 13
-    assert (whole.queue_s, whole.ttft_s, whole.prompt_tokens, whole.cached_tokens) == (0.1, 0.5, 50, 9)
-    assert whole.e2e_s == pytest.approx(1.85)
+    assert (whole.ttft_s, whole.prompt_tokens, whole.cached_tokens) == (0.5, 50, 9)
+    assert (whole.queue_s, whole.e2e_s) == pytest.approx((0.11, 1.85))
     assert continued(Metrics(prompt_tokens=50), then) == then

@@ -279,3 +279,17 @@ async def test_the_palette_has_it_all(open_chat: Open) -> None:
         await chat.shows("Edit message", "Delete message", "Copy message", "Message above")
         await chat.press("down", "enter")
         await chat.until(lambda: chat.app.screen is chat.app.chat)
+
+
+async def test_the_message_that_was_gone_to_stays_in_view_while_a_reply_streams(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        await talk(chat, ("first question", "two"))
+        request = await chat.send("more")
+        chat.client.accept(request)
+        chat.client.say(request, "\n\n".join(f"Paragraph {number}." for number in range(40)))
+        await chat.shows("Paragraph 39")
+        await chat.press("alt+up", "k", "k", "k")
+        await chat.shows("first question")
+        chat.client.say(request, "\n\nThe end.")
+        await chat.until(lambda: any("The end." in str(each.render()) for each in chat.app.query("MarkdownParagraph")))
+        await chat.shows("first question", "more below")
