@@ -8,8 +8,8 @@ from engine.api import Metrics
 def continued(first: Metrics, then: Metrics) -> Metrics:
     """The metrics of a reply that stopped after `first` and went on as `then`.
 
-    Times and tokens are those of both parts, and the pause between them is nobody's; the time to the first token and the
-    prompt are those of `first`, and the time per token is that between the tokens of each part.
+    Times and tokens are those of both parts, and the pause between them is nobody's; the time to the first token and
+    the prompt are those of `first`, and the time per token is that between the tokens of each part.
     """
     if not first.completion_tokens:
         return then
