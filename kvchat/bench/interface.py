@@ -25,7 +25,7 @@ from kvchat.tui.app import KvChatApp
 from kvchat.tui.responsiveness import Lag, LoopLag
 
 SIZE = (140, 45)
-START_S = 180.0
+START_S = 600.0
 REPLY_TOKENS = 400
 """After so many another reply begins."""
 QUESTIONS = (

@@ -6,11 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from textual import on
-from textual.events import Show
+from textual.events import Click, Show
+from textual.message import Message
 from textual.widget import Widget
 
 from kvchat.conversation import ConversationController
+from kvchat.fork import Fork
 from kvchat.store import Role, StoredMessage
+from kvchat.tui.format import count, tokens
 from kvchat.tui.widgets.extents import Extents, View, guessed_rows
 from kvchat.tui.widgets.steady_scroll import Place, SteadyScroll
 from kvchat.tui.widgets.user_message import UserMessage, shown_part
@@ -40,6 +43,20 @@ class Transcript(SteadyScroll, can_focus=False):
     Only the messages near the view are mounted. The others are two gaps, of the height they had or will have about.
     """
 
+    class Clicked(Message):
+        """The user clicked a message."""
+
+        def __init__(self, message_id: int) -> None:
+            super().__init__()
+            self.message_id = message_id
+
+    class QueuedClicked(Message):
+        """The user clicked a message that waits."""
+
+        def __init__(self, index: int) -> None:
+            super().__init__()
+            self.index = index
+
     def __init__(self, controller: ConversationController) -> None:
         super().__init__()
         self.controller = controller
@@ -56,6 +73,8 @@ class Transcript(SteadyScroll, can_focus=False):
         """How high messages were when they were mounted last, in the present width."""
         self._width = 0
         self._queued: list[UserMessage] = []
+        self.marked: int | None = None
+        """The id of the message that the cursor is on."""
         self._folded = True
         self._stale = True
         self._scheduled = False
@@ -90,6 +109,28 @@ class Transcript(SteadyScroll, can_focus=False):
             self._stale = True
             await self.catch_up()
 
+    async def mark(self, message_id: int | None) -> None:
+        """Put the cursor on a message and bring it into view, or take the cursor away."""
+        self.marked = message_id
+        self._stale = True
+        await self.catch_up()
+        if message_id in self._mounted:
+            self.call_after_refresh(self.scroll_to_widget, self._mounted[message_id], animate=False)
+        elif message_id is not None:
+            await self.show_message(message_id)
+
+    def on_click(self, event: Click) -> None:
+        """Tell which message was clicked, unless text was selected in it."""
+        if event.widget is None or self.screen.get_selected_text():
+            return
+        above = set(event.widget.ancestors_with_self)
+        for message_id, widget in self._mounted.items():
+            if widget in above:
+                self.post_message(self.Clicked(message_id))
+        for index, queued in enumerate(self._queued):
+            if queued in above:
+                self.post_message(self.QueuedClicked(index))
+
     def toggle_folds(self) -> None:
         """Fold or unfold all long messages."""
         self._folded = not self._folded
@@ -110,7 +151,7 @@ class Transcript(SteadyScroll, can_focus=False):
                 await self._mount_messages(self._view(extents).wanted(extents, self._window))
                 self._show_gaps()
                 await self._show_queue()
-                await self._show_replies()
+                await self._show_messages()
         self.call_after_refresh(self._look_around)
 
     # Which messages are mounted
@@ -181,18 +222,28 @@ class Transcript(SteadyScroll, can_focus=False):
 
     # What is drawn of the mounted ones
 
-    async def _show_replies(self) -> None:
+    async def _show_messages(self) -> None:
         reply = self.controller.reply
-        place, branches = self.controller.branch_place
         for message in self._messages[self._window.start : self._window.stop]:
-            widget = self._replies.get(message.id)
-            if widget and reply and reply.message_id == message.id:
+            widget = self._mounted[message.id]
+            widget.set_class(message.id == self.marked, "-marked")
+            if isinstance(widget, UserMessage):
+                widget.show_note(self._note(message))
+            elif reply and reply.message_id == message.id:
                 await widget.show_reply(reply)
-            elif widget:
-                last = message is self._messages[-1]
-                await widget.show_message(message, f"branch {place}/{branches}" if last and branches > 1 else "")
-        for widget, wanted in self._sections_wanted():
-            await widget.draw(wanted)
+            else:
+                await widget.show_message(message, self._note(message))
+        for long, wanted in self._sections_wanted():
+            await long.draw(wanted)
+
+    def _note(self, message: StoredMessage) -> str:
+        """What there is to say about the place of a message in the tree."""
+        place, siblings = self.controller.place(message)
+        fork = self.controller.fork
+        parts = [f"branch {place}/{siblings}"] if siblings > 1 else []
+        if fork and fork.at == message.id:
+            parts.append(fork_note(fork))
+        return " · ".join(parts)
 
     def _sections_wanted(self) -> list[tuple[AssistantMessage, range]]:
         """The long replies of which other sections are to be drawn, and which."""
@@ -264,3 +315,10 @@ class Transcript(SteadyScroll, can_focus=False):
             section = sections[min(place.section, len(sections) - 1)].region
             return region.y + section.y + min(place.row, section.height - 1)
         return region.y + min(place.row, region.height - 1)
+
+
+def fork_note(fork: Fork) -> str:
+    """Where a conversation comes from, and what it cost."""
+    if fork.shared is None:
+        return f"forked here: {tokens(fork.tokens)} go along"
+    return f"forked here: {tokens(fork.shared)} shared, {count(fork.recomputed)} recomputed"

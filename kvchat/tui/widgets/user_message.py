@@ -23,7 +23,7 @@ class UserMessage(Static):
     def __init__(self, text: str, queued: bool = False, folded: bool = True) -> None:
         super().__init__(markup=False, classes="-queued" if queued else "")
         self.text = text
-        self._queued = queued
+        self._note = "queued · sent after this reply · Up takes it back" if queued else ""
         self._folds = text.count("\n") >= FOLD_ABOVE or len(text) > FOLD_CHARACTERS
         self._folded = folded
 
@@ -32,6 +32,12 @@ class UserMessage(Static):
 
     def on_click(self) -> None:
         self.fold(not self._folded)
+
+    def show_note(self, note: str) -> None:
+        """Say something below the text."""
+        if note != self._note:
+            self._note = note
+            self._draw()
 
     def fold(self, folded: bool) -> None:
         """Fold or unfold a long message."""
@@ -44,8 +50,8 @@ class UserMessage(Static):
         parts: list[str | tuple[str, str]] = [printable(shown)]
         if hidden:
             parts.append((f"\n… {hidden}", "$foreground-muted"))
-        if self._queued:
-            parts.append(("\nqueued · sent after this reply", "$foreground-muted"))
+        if self._note:
+            parts.append((f"\n{self._note}", "$foreground-muted"))
         self.update(Content.assemble(*parts))
 
 
