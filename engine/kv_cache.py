@@ -16,6 +16,8 @@ from kernels.kv_format import KVFormat, head_bytes
 
 CPU_DEFAULT_CAP = 4 << 30
 """Bytes that the pool takes at most on a CPU when nobody said how many."""
+GPU_SHARE = 0.9
+"""Of what a GPU has free: the rest is for whatever else draws on it."""
 
 
 class KVCache:
@@ -70,9 +72,17 @@ def token_bytes(model: ModelConfig, format: KVFormat) -> int:
     return model.n_layer * model.n_kv_head * sum(head_bytes(storage, model.head_dim) for storage in format)
 
 
-def count_blocks(config: EngineConfig, model: ModelConfig, format: KVFormat, device: torch.device) -> int:
-    """Blocks that fit into the pool's cap. Raises ConfigError when that is not even one."""
-    cap = default_cap(device) if config.kv_memory is None else config.kv_memory
+def count_blocks(
+    config: EngineConfig, model: ModelConfig, format: KVFormat, device: torch.device, workspace: int = 0
+) -> int:
+    """Blocks that fit into the pool's cap; `workspace` is what steps need beside it, of the device's memory. Raises
+    ConfigError when that is not even one, or a GPU does not have it."""
+    cap = default_cap(device, workspace) if config.kv_memory is None else config.kv_memory
+    if device.type == "cuda" and config.kv_memory and cap > (free := free_memory(device) - workspace):
+        raise ConfigError(
+            f"kv_memory of {cap:,} bytes does not fit: {device} has {max(0, free):,} bytes free beside the weights and "
+            "what a step needs"
+        )
     block_bytes = token_bytes(model, format) * config.block_size
     if cap < block_bytes:
         raise ConfigError(
@@ -81,14 +91,15 @@ def count_blocks(config: EngineConfig, model: ModelConfig, format: KVFormat, dev
     return cap // block_bytes
 
 
-def default_cap(device: torch.device) -> int:
-    """A quarter of the memory that is free now, at most CPU_DEFAULT_CAP bytes on a CPU."""
-    share = free_bytes(device) // 4
-    return share if device.type == "cuda" else min(share, CPU_DEFAULT_CAP)
+def default_cap(device: torch.device, workspace: int = 0) -> int:
+    """Bytes of the pool when nobody said how many: GPU_SHARE of what a GPU has free now beside the workspace; on a CPU
+    a quarter of what is free, at most CPU_DEFAULT_CAP."""
+    if device.type == "cuda":
+        return max(0, int((free_memory(device) - workspace) * GPU_SHARE))
+    return min(free_memory(device) // 4, CPU_DEFAULT_CAP)
 
 
-def free_bytes(device: torch.device) -> int:
-    """Of the memory that this process may still take there."""
+def free_memory(device: torch.device) -> int:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return free

@@ -67,12 +67,12 @@ class Setup:
 
     def kv_bytes(self, tokens: int) -> int:
         """Of a pool for so many tokens: the `kv_memory` of an engine. Raises EngineError for a bad model."""
+        from engine.device import compute_dtype, find_device
         from engine.kv_cache import token_bytes
         from engine.kv_choice import choose_format
         from engine.locate import model_folder
-        from engine.runner import compute_dtype, find_device
 
-        model, dtype = self.model(), compute_dtype(self.config, find_device(self.config.device))
+        model, dtype = self.model(), compute_dtype(self.config.dtype, find_device(self.config.device))
         format, _ = choose_format(self.config.kv_dtype, model, model_folder(self.config.model), dtype)
         return tokens * token_bytes(model, format)
 

@@ -9,13 +9,14 @@ import psutil
 import torch
 
 from engine.config import EngineConfig
-from engine.kv_cache import KVCache, free_bytes, token_bytes
+from engine.device import compute_dtype
+from engine.kv_cache import KVCache, free_memory, token_bytes
 from engine.locate import cache_dir
 from engine.model.config import ModelConfig
 from engine.model.loader import Checkpoint
 from engine.model.packed import stored_bytes
 from engine.model.weights import ModelTensors
-from engine.runner import compute_dtype, wants_native
+from engine.runner import wants_native
 from kernels.cpu.packing import TILE, tile_bytes
 from kernels.kv_format import KVFormat
 
@@ -43,7 +44,7 @@ def weight_memory(
     """As the engine of `config` will hold them. Raises ConfigError where it could not."""
     tensors = ModelTensors(model, Checkpoint(folder, device))
     if not wants_native(config, model, device, format):
-        return WeightMemory(tensors.count * compute_dtype(config, device).itemsize, False, 0)
+        return WeightMemory(tensors.count * compute_dtype(config.dtype, device).itemsize, False, 0)
     embedding = tensors.embedding.nbytes
     packed = stored_bytes(folder, config.weights, cache_dir() / "packed")
     if packed is not None:
@@ -57,7 +58,7 @@ def measured_token_bytes(model: ModelConfig, format: KVFormat, block_size: int, 
     """Bytes of memory that a pool took of the machine, for each token that it holds. Raises ConfigError when there is
     none to take."""
     block_bytes = token_bytes(model, format) * block_size
-    blocks = max(1, min(POOL_BYTES, free_bytes(device) // 4) // block_bytes)
+    blocks = max(1, min(POOL_BYTES, free_memory(device) // 4) // block_bytes)
     before = _taken(device)
     cache = KVCache(model, blocks, block_size, format, device)
     for layer in cache.layers:

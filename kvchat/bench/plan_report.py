@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine.config import EngineConfig
-from engine.kv_cache import default_cap, free_bytes
+from engine.device import compute_dtype, find_device
+from engine.kv_cache import default_cap, free_memory
 from engine.kv_choice import choose_format
 from engine.locate import model_folder
 from engine.model.config import ModelConfig
-from engine.runner import compute_dtype, find_device
 from kernels.kv_format import KVFormat
 from kvchat.bench.footprint import WeightMemory, measured_token_bytes, weight_memory
 from kvchat.bench.memory_plan import MemoryPlan, advise, plan
@@ -63,11 +63,11 @@ def survey(config: EngineConfig, context: int | None, conversations: int) -> Pla
     """For `conversations` of `context` tokens each, None for as many as they may have. Raises EngineError for a model
     or settings that cannot be used."""
     folder, device = model_folder(config.model), find_device(config.device)
-    shape, dtype = ModelConfig.read(folder), compute_dtype(config, device)
+    shape, dtype = ModelConfig.read(folder), compute_dtype(config.dtype, device)
     format, _ = choose_format(config.kv_dtype, shape, folder, dtype)
     context = context or config.context_length or shape.context_length
-    pool = default_cap(device) if config.kv_memory is None else config.kv_memory
     weights = weight_memory(folder, shape, config, device, format)
+    pool = default_cap(device, weights.total) if config.kv_memory is None else config.kv_memory
     as_computed = plan(shape, KVFormat(dtype, dtype), context, 1, pool, config.block_size).need.kv_bytes
     profile, reason = advise(as_computed, conversations, weights.step_bytes, pool)
     return PlanReport(
@@ -78,7 +78,7 @@ def survey(config: EngineConfig, context: int | None, conversations: int) -> Pla
         weights=weights,
         plan=plan(shape, format, context, conversations, pool, config.block_size),
         measured_token_bytes=measured_token_bytes(shape, format, config.block_size, device),
-        free_bytes=free_bytes(device),
+        free_bytes=free_memory(device),
         profile=profile,
         reason=reason,
     )
