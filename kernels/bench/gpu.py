@@ -52,16 +52,20 @@ def run(device: torch.device) -> int:
     wrong = sum(not check.passed for check in checks)
     figures = []
     timed = time_all(TritonKernels(device, torch.bfloat16), torch.bfloat16, device, SIZES)
-    for figure in chain(timed, model_steps(device)):
-        print(f"... {figure.what}", file=sys.stderr, flush=True)
-        figures.append(figure)
+    failure = ""
+    try:
+        for figure in chain(timed, model_steps(device)):
+            print(f"... {figure.what}", file=sys.stderr, flush=True)
+            figures.append(figure)
+    except subprocess.CalledProcessError as error:
+        failure = f"; python -m {MODEL_STEPS} failed with exit code {error.returncode}"
     print("", *figures, sep="\n")
-    print(f"\n{len(checks) - wrong} of {len(checks)} checks passed")
-    return 1 if wrong else 0
+    print(f"\n{len(checks) - wrong} of {len(checks)} checks passed{failure}")
+    return 1 if wrong or failure else 0
 
 
 def model_steps(device: torch.device) -> Iterator[Figure]:
-    """What the engine's own bench prints, a figure a line."""
+    """What the engine's own bench prints, a figure a line. Raises CalledProcessError when that fails."""
     torch.cuda.empty_cache()
     command = [sys.executable, "-m", MODEL_STEPS, str(device)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -69,4 +73,4 @@ def model_steps(device: torch.device) -> Iterator[Figure]:
         for line in process.stdout:
             yield Figure(*json.loads(line))
     if process.returncode:
-        sys.exit(f"python -m {MODEL_STEPS} {device} failed with exit code {process.returncode}")
+        raise subprocess.CalledProcessError(process.returncode, command)
