@@ -49,6 +49,8 @@ class _Live:
     clock: RequestClock
     detokenizer: Detokenizer
     sampler: SequenceSampler
+    reply_start: int
+    """Where in the tokens of `seq` the reply begins: at the end of the prompt, unless that has a part of it."""
     reported: tuple[str, int, str] = ("", 0, "")
     reported_at: float = 0.0
 
@@ -123,17 +125,32 @@ class Engine:
             priority=request.priority,
             system_tokens=prompt.system_tokens if request.pin_system else 0,
         )
+        reply_start = len(prompt.ids) - len(prompt.open_reply)
         live = _Live(
             seq,
             request.sampling,
             clock,
             Detokenizer(self.tokenizer, request.sampling.stop),
-            SequenceSampler(request.sampling, prompt.ids, self.tokenizer.eos_ids, self._vocab_size),
+            SequenceSampler(request.sampling, prompt.ids[:reply_start], self.tokenizer.eos_ids, self._vocab_size),
+            reply_start,
         )
+        self._resume(live, prompt.open_reply)
         self._scheduler.add(seq)
         self._live[request_id] = live
-        self._pending.append(Accepted(request_id, len(prompt.ids), tuple(prompt.new_token_ids), prompt.divergence))
+        self._pending.append(
+            Accepted(request_id, len(prompt.ids), tuple(prompt.new_token_ids), prompt.divergence, live.detokenizer.text)
+        )
         return request_id
+
+    def _resume(self, live: _Live, open_reply: tuple[int, ...]) -> None:
+        """Bring a request to where it would be had it generated `open_reply` itself."""
+        ended = False
+        for token in open_reply:
+            live.detokenizer.push(token)
+            ended = token in self.tokenizer.eos_ids and not live.params.ignore_eos
+        if ended or live.detokenizer.stopped:
+            raise InvalidRequest("the reply has come to its end: there is nothing to continue")
+        live.sampler.skip(open_reply)
 
     def _build_prompt(self, request: GenerationRequest) -> Prompt:
         if bool(request.prompt_ids) == bool(request.messages):
@@ -221,7 +238,7 @@ class Engine:
             seq.request_id,
             reason,
             live.detokenizer.text,
-            tuple(seq.tokens[seq.prompt_tokens :]),
+            tuple(seq.tokens[live.reply_start :]),
             live.clock.metrics(seq),
         )
         return [TokenDelta(seq.request_id, rest, ()), finished] if rest else [finished]

@@ -75,6 +75,12 @@ class SequenceSampler:
     def note(self, token: int) -> None:
         self._generated[token] += 1
 
+    def skip(self, tokens: Iterable[int]) -> None:
+        """Go on as if these had been chosen here."""
+        for token in tokens:
+            self._random.random()
+            self.note(token)
+
     def _edited(self, logits: np.ndarray) -> np.ndarray:
         """What this request adds to or takes from the model's opinion."""
         p, logits = self.params, logits.copy()

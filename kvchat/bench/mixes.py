@@ -109,11 +109,11 @@ class Load:
 
 
 def poisson(rate: float, source: random.Random) -> Iterator[float]:
-    """Times of independent arrivals, `rate` a second on average, without end."""
+    """Times of independent arrivals, the first at once and `rate` a second on average, without end."""
     now = 0.0
     while True:
-        now += source.expovariate(rate)
         yield now
+        now += source.expovariate(rate)
 
 
 def _requests(kind: Kind, scale: float, source: random.Random, draw: Draw) -> Iterator[GenerationRequest]:

@@ -11,7 +11,7 @@ from engine.api import Event, Finished, GenerationRequest, SamplingParams, Token
 from engine.engine import Engine
 from kvchat.bench.draw import Draw
 from kvchat.bench.experiment import LeftOut, Result, Setup
-from kvchat.bench.figures import spread
+from kvchat.bench.figures import ratio, spread
 from kvchat.bench.latency import percentile
 from kvchat.bench.plot import Plot, Series
 
@@ -112,13 +112,15 @@ def _ended(events: list[Event], request_id: str) -> bool:
 
 
 def _result(paste: int, chunk: int, trials: dict[str, list[Trial]]) -> Result:
-    p95 = {name: median(trial.p95_s for trial in each) for name, each in trials.items()}
-    ttft = {name: median(trial.paste_ttft_s or 0.0 for trial in each) for name, each in trials.items()}
-    saved = p95["one step"] / p95["chunks"]
+    tails = {name: [trial.p95_s for trial in each] for name, each in trials.items()}
+    ttfts = {name: [trial.paste_ttft_s for trial in each if trial.paste_ttft_s] for name, each in trials.items()}
+    p95 = {name: median(values) for name, values in tails.items()}
+    ttft = {name: median(values) for name, values in ttfts.items() if values}
+    saved, costs = ratio(tails["one step"], tails["chunks"]), ratio(tails["chunks"], tails["alone"])
     ms = {name: f"{1000 * value:,.0f} ms" for name, value in p95.items()}
     answer = (
         f"While another tab reads {paste:,} tokens in chunks of {chunk}, a token of the running reply takes "
-        f"{ms['chunks']} (p95), {p95['chunks'] / p95['alone']:.1f} times as long as alone; with the paste in one "
+        f"{ms['chunks']} (p95), {costs:.1f} times as long as alone; with the paste in one "
         f"step it takes {ms['one step']}, {saved:.1f} times as long again. The first token behind the paste comes "
         f"after {ttft['chunks']:.2f} s in chunks and {ttft['one step']:.2f} s in one step"
     )
@@ -131,9 +133,8 @@ def _result(paste: int, chunk: int, trials: dict[str, list[Trial]]) -> Result:
             [1000 * trial.p95_s for trial in each],
             [1000 * max(trial.gaps_s) for trial in each],
         ]
-        pasted = [trial.paste_ttft_s for trial in each if trial.paste_ttft_s is not None]
-        meanwhile = f"{median(len(trial.gaps_s) for trial in each):g}" if pasted else ""
-        rows.append([label, *map(spread, columns), meanwhile, spread(pasted) if pasted else ""])
+        meanwhile = f"{median(len(trial.gaps_s) for trial in each):g}" if ttfts[name] else ""
+        rows.append([label, *map(spread, columns), meanwhile, spread(ttfts[name]) if ttfts[name] else ""])
     window = max(ttft.values())
     return Result(
         answer=f"{answer}.",
@@ -145,9 +146,9 @@ def _result(paste: int, chunk: int, trials: dict[str, list[Trial]]) -> Result:
         ),
         ratios={
             "one step / chunks, p95 ms a token": saved,
-            "chunks / alone, p95 ms a token": p95["chunks"] / p95["alone"],
-            "one step / alone, p95 ms a token": p95["one step"] / p95["alone"],
-            "chunks / one step, TTFT of the paste": ttft["chunks"] / ttft["one step"],
+            "chunks / alone, p95 ms a token": costs,
+            "one step / alone, p95 ms a token": ratio(tails["one step"], tails["alone"]),
+            "chunks / one step, TTFT of the paste": ratio(ttfts["chunks"], ttfts["one step"]),
         },
         measured={
             "paste_tokens": paste,

@@ -87,7 +87,8 @@ def test_a_database_of_a_newer_version_is_refused_and_left_alone(path: Path) -> 
     with pytest.raises(StoreError) as error:
         Store.open(path)
     assert str(error.value) == (
-        f"{path}: written by a newer kvchat (version 2 of the format, this program knows 1): upgrade kvchat"
+        f"{path}: written by a newer kvchat (version {len(NEXT)} of the format, this program knows {len(NEXT) - 1}): "
+        "upgrade kvchat"
     )
     assert path.read_bytes() == before
 
