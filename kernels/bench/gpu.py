@@ -46,7 +46,9 @@ def run(device: torch.device) -> int:
     print(f"{torch.cuda.get_device_name(device)}, compute capability {major}.{minor}, torch {torch.__version__}\n")
     checks = []
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        for check in check_all(TritonKernels(device, dtype), dtype, device, CASES, SIZES.vocab):
+        # Most of the time is the compiler's: the other dtypes see only the common heads.
+        cases = CASES if dtype == torch.bfloat16 else CASES[:2]
+        for check in check_all(TritonKernels(device, dtype), dtype, device, cases, SIZES.vocab):
             print(f"{check} in {str(dtype).removeprefix('torch.')}", flush=True)
             checks.append(check)
     wrong = sum(not check.passed for check in checks)
