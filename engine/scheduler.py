@@ -89,6 +89,7 @@ class Scheduler:
 
     def _preempt(self, seq: Sequence) -> None:
         self.running.remove(seq)
+        seq.lost = max(seq.lost, seq.computed)
         self.blocks.release(seq)
         seq.preemptions += 1
         self.preemptions += 1
