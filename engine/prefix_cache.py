@@ -12,7 +12,6 @@ from typing import NamedTuple
 from engine.block_pool import BlockPool
 from engine.errors import EngineError
 
-
 GHOSTS = 2
 """How many evicted blocks are remembered for each one that the pool has."""
 

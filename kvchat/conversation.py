@@ -231,6 +231,7 @@ class ConversationController:
             case Accepted():
                 reply.prompt_tokens = event.prompt_tokens
                 if event.divergence:
+                    reply.divergence = event.divergence
                     reply.reread_tokens = self._branch.token_count - event.divergence.token_index
                 self._save(lambda: self._branch.accept(event))
                 self._changed("reply")

@@ -8,8 +8,16 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta
 
-from engine.api import FinishReason, Metrics, SamplingParams
-from kvchat.store.records import MESSAGE_COLUMNS, MESSAGE_TABLES, Conversation, Role, message_from, pack_token_ids
+from engine.api import Divergence, FinishReason, Metrics, SamplingParams
+from kvchat.store.records import (
+    MESSAGE_COLUMNS,
+    MESSAGE_TABLES,
+    Conversation,
+    Role,
+    as_json,
+    message_from,
+    pack_token_ids,
+)
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -35,6 +43,7 @@ class MessageCopy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     model: str = ""
     created_at: Time
     metrics: Metrics | None = None
+    divergence: Divergence | None = None
 
 
 class ConversationCopy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,7 +102,7 @@ def copy_of(database: Database, conversation: Conversation) -> ConversationCopy:
 def add_copy(connection: Connection, copy: ConversationCopy, writer: str) -> bool:
     """Store a copy under its own id, inside the caller's transaction; False, and nothing done, if that id is there."""
     row = {name: getattr(copy, name) for name in _SHARED_CONVERSATION if name != "tags"}
-    row["sampling"] = msgspec.json.encode(copy.sampling).decode()
+    row["sampling"] = as_json(copy.sampling)
     if not _insert(connection, "INSERT OR IGNORE", "conversations", row):
         return False
     ids: list[int] = []
@@ -103,6 +112,7 @@ def add_copy(connection: Connection, copy: ConversationCopy, writer: str) -> boo
             "parent_id": None if message.parent is None else ids[message.parent],
             "token_ids": pack_token_ids(message.token_ids),
             "status": message.status,
+            "divergence": as_json(message.divergence),
             "writer": writer,
         }
         ids.append(_insert(connection, "INSERT", "messages", values))

@@ -12,7 +12,7 @@ from typing import Self, cast
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from engine.api import FinishReason, Metrics, SamplingParams
+from engine.api import Divergence, FinishReason, Metrics, SamplingParams
 from kvchat import paths
 from kvchat.store.copies import ConversationCopy, add_copy, copy_of
 from kvchat.store.database import Database
@@ -28,6 +28,7 @@ from kvchat.store.records import (
     Status,
     StoredMessage,
     Tab,
+    as_json,
     conversation_from,
     message_from,
     pack_token_ids,
@@ -108,7 +109,7 @@ class Store:
             "persona": persona,
             "system_prompt": system_prompt,
             "model": model,
-            "sampling": _json(sampling),
+            "sampling": as_json(sampling),
             "created_at": now,
             "updated_at": now,
         }
@@ -164,7 +165,7 @@ class Store:
             persona=persona,
             system_prompt=system_prompt,
             model=model,
-            sampling=UNSET if sampling is UNSET else _json(sampling),
+            sampling=UNSET if sampling is UNSET else as_json(sampling),
             archived=archived,
             leaf_id=leaf_id,
         )
@@ -232,6 +233,7 @@ class Store:
         status: Status | UnsetType = UNSET,
         finish_reason: FinishReason | None | UnsetType = UNSET,
         error: str | UnsetType = UNSET,
+        divergence: Divergence | None | UnsetType = UNSET,
     ) -> None:
         """Change what is given; the running reply is drafted this way."""
         changes = _given(
@@ -240,6 +242,7 @@ class Store:
             status=status,
             finish_reason=finish_reason,
             error=error,
+            divergence=UNSET if divergence is UNSET else as_json(divergence),
             writer=self._instance.id,
         )
         with self._database.transaction() as connection:
@@ -365,10 +368,6 @@ def _update(connection: Connection, table: str, row_id: str | int, changes: Mapp
 
 def _given(**changes: object) -> dict[str, object]:
     return {name: value for name, value in changes.items() if value is not UNSET}
-
-
-def _json(sampling: SamplingParams) -> str:
-    return msgspec.json.encode(sampling).decode()
 
 
 def _no_conversation(conversation_id: str) -> StoreError:
