@@ -17,6 +17,7 @@ from textual.binding import Binding
 from kvchat.cli.root import root
 from kvchat.personas import shipped_personas
 from kvchat.tui import keys
+from kvchat.tui.screens.cost import CostScreen
 from kvchat.tui.screens.history import HistoryScreen
 from kvchat.tui.screens.persona_form import PersonaForm
 from kvchat.tui.screens.personas import PersonaScreen
@@ -30,6 +31,7 @@ DIALOGS = {
     "In the list of personas": PersonaScreen,
     "In the form of a persona": PersonaForm,
     "In the history": HistoryScreen,
+    "Where the time of a reply went": CostScreen,
 }
 
 

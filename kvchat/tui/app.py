@@ -55,7 +55,7 @@ class KvChatApp(App[None]):
     """The chat over a store, an engine client and the personas. Who makes them also closes them."""
 
     TITLE = "kvchat"
-    CSS_PATH = [f"styles/{part}.tcss" for part in ("base", "chat", "panel", "dialogs", "forms")]
+    CSS_PATH = [f"styles/{part}.tcss" for part in ("base", "chat", "panel", "dialogs", "forms", "cost")]
     BINDINGS = [*keys.PROGRAM]
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-low"), (24, "-tall")]

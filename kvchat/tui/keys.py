@@ -35,6 +35,7 @@ REPLY = [
     _key("alt+r", "regenerate", "Regenerate", "Ask for another reply, as a branch"),
     _key("alt+p", "step_branch(-1)", "Previous branch", "Show the branch before this one"),
     _key("alt+n", "step_branch(1)", "Next branch", "Show the branch after this one"),
+    _key("alt+w", "show_cost", "Why so slow", "Show where the time of the last reply went, and why"),
     _key("f6", "copy_reply", "Copy reply", "Copy the last reply to the clipboard"),
 ]
 VIEW = [

@@ -24,6 +24,7 @@ from kvchat.tui.monitor import Monitor
 from kvchat.tui.screens.tabs import TabScreen
 from kvchat.tui.widgets.chat_pane import ChatPane
 from kvchat.tui.widgets.composer import Composer
+from kvchat.tui.widgets.foot import Foot
 from kvchat.tui.widgets.panel import Panel, PanelMode, PanelStrip
 from kvchat.tui.widgets.status import Banner, Status
 from kvchat.tui.widgets.tab_bar import Badge, TabBar, TabView
@@ -257,6 +258,18 @@ class ChatScreen(TabScreen):
             self.app.copy_to_clipboard(text)
             self.notify("Reply copied", timeout=2)
 
+    @on(Foot.CostWanted)
+    def _show_cost_of(self, event: Foot.CostWanted) -> None:
+        self.action_show_cost(event.message_id)
+
+    def action_show_cost(self, message_id: int | None = None) -> None:
+        """Show why a reply was slow; by default the last one that says."""
+        from kvchat.tui.screens.cost import CostScreen
+
+        tab, persona = self.workspace.active, self.workspace.persona_of(self.workspace.active)
+        prompt = persona.system_prompt if persona else None
+        self.app.push_screen(CostScreen(tab.conversation, list(tab.messages), message_id, prompt))
+
     @work
     async def on_markdown_link_clicked(self, event: Markdown.LinkClicked) -> None:
         href = event.href
@@ -318,6 +331,8 @@ class ChatScreen(TabScreen):
                 return self.workspace.active.can_retry
             case "regenerate":
                 return self.workspace.active.can_regenerate
+            case "show_cost":
+                return any(message.metrics for message in self.workspace.active.messages)
             case "step_branch":
                 return self.workspace.active.reply is None and self.workspace.active.branch_place[1] > 1
         return True

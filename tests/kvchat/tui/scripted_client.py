@@ -155,6 +155,8 @@ def metrics(completion_tokens: int) -> Metrics:
         queue_s=0.002,
         ttft_s=0.182,
         tpot_s=0.0241,
+        prefill_s=0.18,
+        decode_s=0.0241 * completion_tokens,
         e2e_s=0.182 + 0.0241 * completion_tokens,
         tokens_per_s=1 / 0.0241,
         prompt_tokens=412,
