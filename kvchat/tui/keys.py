@@ -20,6 +20,7 @@ TABS = [
     _key("ctrl+n,f4", "pick_persona", "Persona", "Start a conversation with a persona of your choice", footer=True),
     _key("ctrl+w", "close_tab", "Close tab", "Close the tab; the conversation stays in the history"),
     _key("ctrl+o", "open_conversation", "Open conversation", "Open any conversation of the history"),
+    _key("alt+s", "toggle_sidebar", "Sidebar", "List all conversations at the left, find one; again to close it"),
     _key("f2", "rename_tab", "Rename tab", "Give the conversation a title"),
     _key("ctrl+pagedown", "step_tab(1)", "Next tab", "Show the tab to the right"),
     _key("ctrl+pageup", "step_tab(-1)", "Previous tab", "Show the tab to the left"),

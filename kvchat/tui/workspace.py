@@ -144,12 +144,13 @@ class Workspace:
             self._closed.remove(closed)
         return self._open(closed or Tab(conversation_id))
 
-    def history(self, words: str, limit: int) -> tuple[list[Stored], int | None]:
+    def history(self, words: str, limit: int, texts: bool = True) -> tuple[list[Stored], int | None]:
         """At most `limit` conversations that contain `words`, titles first, else all, the newest first; and how many
-        more there are, None when the search did not look at all of them. Raises StoreError."""
+        more there are, None when the search did not look at all of them. Without `texts`, what is shown for want of
+        words is not read. Raises StoreError."""
         if not words.strip():
             every = [each for each in self._store.conversations() if each.leaf_id is not None]
-            return [self._stored(each) for each in every[:limit]], max(0, len(every) - limit)
+            return [self._stored(each, texts=texts) for each in every[:limit]], max(0, len(every) - limit)
         hits = self._store.search(words, SEARCH_HITS)
         found: dict[str, SearchHit] = {}
         for hit in hits:
@@ -223,8 +224,10 @@ class Workspace:
         """The persona a conversation was started with, if it still exists."""
         return self._persona(tab.conversation)
 
-    def _stored(self, conversation: Conversation, found: str = "", message_id: int | None = None) -> Stored:
-        if not found and conversation.leaf_id is not None:
+    def _stored(
+        self, conversation: Conversation, found: str = "", message_id: int | None = None, texts: bool = True
+    ) -> Stored:
+        if texts and not found and conversation.leaf_id is not None:
             found = self._store.message(conversation.leaf_id).text
         persona = self._persona(conversation)
         name = (persona.title or persona.name) if persona else conversation.persona

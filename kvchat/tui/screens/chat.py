@@ -26,6 +26,7 @@ from kvchat.tui.widgets.chat_pane import ChatPane
 from kvchat.tui.widgets.composer import Composer
 from kvchat.tui.widgets.foot import Foot
 from kvchat.tui.widgets.panel import Panel, PanelMode, PanelStrip
+from kvchat.tui.widgets.sidebar import Sidebar
 from kvchat.tui.widgets.status import Banner, Status
 from kvchat.tui.widgets.tab_bar import Badge, TabBar, TabView
 from kvchat.tui.workspace import Workspace
@@ -48,7 +49,7 @@ class ChatScreen(TabScreen):
     BINDINGS = [*keys.TABS, *keys.NUMBERED_TABS, *keys.REPLY, *keys.VIEW]
     AUTO_FOCUS = "Editor"
 
-    def __init__(self, workspace: Workspace, panel: PanelMode) -> None:
+    def __init__(self, workspace: Workspace, panel: PanelMode, sidebar: bool) -> None:
         super().__init__(workspace, f"-panel-{panel}")
         self._panel_mode = panel
         self._monitor = Monitor()
@@ -56,6 +57,7 @@ class ChatScreen(TabScreen):
         self._bound: tuple[object, ...] = ()
         self._tab_bar = TabBar()
         self._banner = Banner()
+        self._sidebar = Sidebar(workspace, sidebar)
         self._switcher = ContentSwitcher()
         self._panes: dict[str, ChatPane] = {}
         """By conversation id; a pane is made when its tab is shown first."""
@@ -68,6 +70,7 @@ class ChatScreen(TabScreen):
         yield self._tab_bar
         yield self._banner
         with Horizontal(id="body"):
+            yield self._sidebar
             yield self._switcher
             yield panel
         yield strip
@@ -138,7 +141,9 @@ class ChatScreen(TabScreen):
 
     def _refresh_around(self) -> None:
         """Everything but the conversation itself."""
-        self._tab_bar.show([self._tab_view(tab) for tab in self.workspace.tabs])
+        views = [self._tab_view(tab) for tab in self.workspace.tabs]
+        self._tab_bar.show(views)
+        self._sidebar.show(views)
         self._refresh_panel()
         self._watch()
         tab = self.workspace.active
@@ -303,6 +308,28 @@ class ChatScreen(TabScreen):
         self._watch()
         self._refresh_panel()
 
+    def action_toggle_sidebar(self) -> None:
+        self._sidebar.toggle()
+        self._refresh_panel()  # in another form, where there is no space for both
+        if not self._sidebar.covers:
+            cast("KvChatApp", self.app).keep("ui", "sidebar", self._sidebar.display)
+
+    @on(Sidebar.Left)
+    def _leave_sidebar(self) -> None:
+        self.active_pane.focus_composer()
+
+    @on(Sidebar.Chosen)
+    async def _open_from_sidebar(self, event: Sidebar.Chosen) -> None:
+        await self.open_found(event.stored)
+        self._sidebar.leave()
+
+    def on_screen_resume(self) -> None:
+        self._sidebar.renew()  # a dialog may have changed the history
+
+    def on_resize(self) -> None:
+        self._sidebar.fit()
+        self._refresh_panel()
+
     def action_help(self) -> None:
         from kvchat.tui.screens.help import HelpScreen
 
@@ -326,7 +353,9 @@ class ChatScreen(TabScreen):
         """Hide the keys of what is not possible now."""
         match action:
             case "stop":
-                return self.workspace.active.reply is not None
+                return self.workspace.active.reply is not None and not self._sidebar.has_focus_within
+            case "scroll":
+                return not self._sidebar.has_focus_within
             case "retry":
                 return self.workspace.active.can_retry
             case "regenerate":
