@@ -14,6 +14,7 @@ from kvchat.config import Config
 from kvchat.conversation import Change, ConversationController
 from kvchat.personas import Persona, Personas
 from kvchat.store import Conversation, ConversationCopy, SearchHit, Store, StoredMessage, StoreError, Tab
+from kvchat.titles import Titler
 
 SEARCH_HITS = 500
 """What a search looks at; several hits can be in one conversation."""
@@ -53,6 +54,7 @@ class Workspace:
         self._client = client
         self.personas = personas
         self._on_change = on_change
+        self._titler = Titler(client, self.find, self.running) if config.ui.auto_titles else None
         self._closed: list[Tab] = []
         saved = store.open_tabs()
         self.tabs.extend(map(self._restored, saved))
@@ -101,6 +103,8 @@ class Workspace:
         for event in events:
             for tab in self.tabs:
                 tab.handle(event)
+            if self._titler:
+                self._titler.handle(event)
 
     def activate(self, tab: ConversationController) -> None:
         self.active.visible = False
@@ -273,5 +277,10 @@ class Workspace:
             client=self._client,
             model=self._config.model,
             pin_system=bool(persona and persona.pin),
-            on_change=self._on_change,
+            on_change=self._changed,
         )
+
+    def _changed(self, tab: ConversationController, change: Change) -> None:
+        self._on_change(tab, change)
+        if self._titler:
+            self._titler.changed(tab, change)
