@@ -84,7 +84,7 @@ class KvChatApp(App[None]):
         self._client = client
         self.store = store
         self.workspace = Workspace(config, store, client, personas, self._conversation_changed)
-        self.chat = ChatScreen(self.workspace, config.ui.panel, config.ui.sidebar)
+        self.chat = ChatScreen(self.workspace, config.ui)
         self._engine = EngineState("loading")
         self._can_restart = False
         self._advice = ""

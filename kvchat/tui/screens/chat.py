@@ -13,9 +13,11 @@ from textual.timer import Timer
 from textual.widgets import ContentSwitcher, Footer
 
 from engine.api import EngineState, EngineStats
+from kvchat.config import UiConfig
 from kvchat.conversation import Change, ConversationController
 from kvchat.store import StoreError
 from kvchat.tui import keys, slash
+from kvchat.tui.attention import Attention, tell_of_ended
 from kvchat.tui.completion import Candidate, argument_candidates, command_candidates, path_candidates
 from kvchat.tui.context_guard import ContextGuard
 from kvchat.tui.external_editor import EditorError, edit
@@ -32,7 +34,6 @@ from kvchat.tui.widgets.tab_bar import Badge, TabBar, TabView
 from kvchat.tui.workspace import Workspace
 
 if TYPE_CHECKING:
-    from textual.notifications import SeverityLevel
     from textual.widgets import Markdown
 
     from kvchat.tui.app import KvChatApp
@@ -49,15 +50,16 @@ class ChatScreen(TabScreen):
     BINDINGS = [*keys.TABS, *keys.NUMBERED_TABS, *keys.REPLY, *keys.VIEW]
     AUTO_FOCUS = "Editor"
 
-    def __init__(self, workspace: Workspace, panel: PanelMode, sidebar: bool) -> None:
-        super().__init__(workspace, f"-panel-{panel}")
-        self._panel_mode = panel
+    def __init__(self, workspace: Workspace, ui: UiConfig) -> None:
+        super().__init__(workspace, f"-panel-{ui.panel}")
+        self._panel_mode: PanelMode = ui.panel
+        self._attention: Attention = ui.notify
         self._monitor = Monitor()
         self._panel_timer: Timer | None = None
         self._bound: tuple[object, ...] = ()
         self._tab_bar = TabBar()
         self._banner = Banner()
-        self._sidebar = Sidebar(workspace, sidebar)
+        self._sidebar = Sidebar(workspace, ui.sidebar)
         self._switcher = ContentSwitcher()
         self._panes: dict[str, ChatPane] = {}
         """By conversation id; a pane is made when its tab is shown first."""
@@ -96,7 +98,7 @@ class ChatScreen(TabScreen):
         if change == "refused":
             self.complain(f"not sent: {tab.refusal}")
         if change == "ended":
-            self._tell_of_hidden(tab)
+            tell_of_ended(self, tab, self._attention)
             if metrics := tab.messages[-1].metrics:
                 self._monitor.replied(metrics)
         if change in ("ended", "refused"):
@@ -181,15 +183,6 @@ class ChatScreen(TabScreen):
     def _forecast(self) -> None:
         if pane := self._panes.get(self.workspace.active.id):
             self._guard.forecast(pane)
-
-    def _tell_of_hidden(self, tab: ConversationController) -> None:
-        last = tab.messages[-1]
-        if tab.visible or last.status not in ("complete", "failed"):
-            return
-        what = "the reply is here" if last.status == "complete" else f"the reply failed: {last.error}"
-        title = printable(tab.title)
-        severity: SeverityLevel = "information" if last.status == "complete" else "error"
-        self.notify(printable(what), title=title, severity=severity, markup=False)
 
     @work
     async def _ask_about_context(self) -> None:
