@@ -205,6 +205,8 @@ class EngineStats(msgspec.Struct, frozen=True, tag=True):
     hit_rate: float = 0.0
     """Cached share of the prompt tokens of recent requests, 0 to 1."""
     preemptions: int = 0
+    rss_bytes: int = 0
+    """Resident memory of the process that the engine runs in."""
     pool: PoolStats = PoolStats()
     block_map: bytes = b""
     owners: tuple[str, ...] = ()

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import count
 from time import monotonic
 
+import psutil
+
 from engine.api import (
     Accepted,
     EngineStats,
@@ -80,6 +82,7 @@ class Engine:
         self._pending: list[Event] = []
         self._numbers = count(1)
         self._throughput, self._prefill_throughput, self._hit_rate = Throughput(), Throughput(), HitRate()
+        self._process = psutil.Process()
         self._stats = self._snapshot()
         self._stats_at = monotonic()
 
@@ -243,6 +246,7 @@ class Engine:
             prefill_tokens_per_s=self._prefill_throughput.per_second(),
             hit_rate=self._hit_rate.ratio(),
             preemptions=self._scheduler.preemptions,
+            rss_bytes=self._process.memory_info().rss,
             pool=pool_stats(self._pool, running, self.config.block_size, self._runner.block_bytes),
             block_map=codes,
             owners=owners,

@@ -42,6 +42,7 @@ REPLY = [
 VIEW = [
     _key("f1", "help", "Help", "Show all keys", footer=True),
     _key("f3", "cycle_panel", "Panel", "Change the panel: full, two lines, none, debug", footer=True),
+    _key("alt+b", "visit_blocks", "KV blocks", "Walk over the map of KV blocks: arrows move, Enter goes to the tab"),
     _key("pageup", "scroll(-1)", "Page up", "Scroll the conversation up"),
     _key("pagedown", "scroll(1)", "Page down", "Scroll the conversation down"),
     _key("ctrl+home", "to_start", "To the start", "Go to the start of the conversation"),

@@ -24,6 +24,7 @@ from kvchat.tui.external_editor import EditorError, edit
 from kvchat.tui.format import printable
 from kvchat.tui.monitor import Monitor
 from kvchat.tui.screens.tabs import TabScreen
+from kvchat.tui.widgets.block_map import BlockMap
 from kvchat.tui.widgets.chat_pane import ChatPane
 from kvchat.tui.widgets.composer import Composer
 from kvchat.tui.widgets.foot import Foot
@@ -171,8 +172,7 @@ class ChatScreen(TabScreen):
         self._forecast()
         tab = self.workspace.active
         debug = self._panel_mode == "debug"
-        titles = {each.id: printable(each.title) or "New chat" for each in self.workspace.tabs}
-        vitals = self._monitor.vitals(tab, self.workspace.persona_of(tab), titles, debug)
+        vitals = self._monitor.vitals(tab, self.workspace.persona_of(tab), self.workspace.tabs, debug)
         for panel in self._panels:
             if panel.display:
                 panel.show(vitals)
@@ -295,9 +295,30 @@ class ChatScreen(TabScreen):
         self.active_pane.composer.expand_chips()
 
     def action_cycle_panel(self) -> None:
+        self.show_panel(_PANEL_MODES[(_PANEL_MODES.index(self._panel_mode) + 1) % len(_PANEL_MODES)])
+
+    def action_visit_blocks(self) -> None:
+        """Give the keys to the map of the KV blocks."""
+        self.show_panel("full")
+        self.call_after_refresh(self._visit_blocks)
+
+    def _visit_blocks(self) -> None:
+        block_map = self.query_one(BlockMap)
+        if block_map.is_on_screen:
+            block_map.focus()
+        else:
+            self.complain("there is no space for the KV blocks: make the terminal larger, or close the sidebar")
+
+    @on(BlockMap.OwnerWanted)
+    async def _show_owner(self, event: BlockMap.OwnerWanted) -> None:
+        if tab := self.workspace.find(event.conversation_id):
+            await self.show_tab(tab)
+
+    def show_panel(self, mode: PanelMode) -> None:
+        """Show it in this form from now on."""
         self.remove_class(f"-panel-{self._panel_mode}")
-        self._panel_mode = _PANEL_MODES[(_PANEL_MODES.index(self._panel_mode) + 1) % len(_PANEL_MODES)]
-        self.add_class(f"-panel-{self._panel_mode}")
+        self._panel_mode = mode
+        self.add_class(f"-panel-{mode}")
         self._watch()
         self._refresh_panel()
 
@@ -308,7 +329,8 @@ class ChatScreen(TabScreen):
             cast("KvChatApp", self.app).keep("ui", "sidebar", self._sidebar.display)
 
     @on(Sidebar.Left)
-    def _leave_sidebar(self) -> None:
+    @on(BlockMap.Left)
+    def _back_to_composer(self) -> None:
         self.active_pane.focus_composer()
 
     @on(Sidebar.Chosen)
@@ -340,15 +362,20 @@ class ChatScreen(TabScreen):
         """Wherever the user clicked, they go on writing."""
         self.active_pane.focus_composer()
 
+    @property
+    def _is_elsewhere(self) -> bool:
+        """The keys are neither the composer's nor nobody's."""
+        return self._sidebar.has_focus_within or isinstance(self.focused, BlockMap)
+
     # Common
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide the keys of what is not possible now."""
         match action:
             case "stop":
-                return self.workspace.active.reply is not None and not self._sidebar.has_focus_within
+                return self.workspace.active.reply is not None and not self._is_elsewhere
             case "scroll":
-                return not self._sidebar.has_focus_within
+                return not self._is_elsewhere
             case "retry":
                 return self.workspace.active.can_retry
             case "regenerate":

@@ -175,6 +175,7 @@ def stats(owners: Sequence[tuple[str, int]] = (), shared: int = 0, cached: int =
         waiting=waiting,
         tokens_per_s=41.5 * len(owners),
         hit_rate=0.87,
+        rss_bytes=612 * 1024 * 1024,
         pool=PoolStats(
             total=BLOCKS,
             used=used,
