@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+import msgspec
+
 from engine.api import (
     Accepted,
     Event,
@@ -120,6 +122,15 @@ class ConversationController:
         if self.reply:
             return self.reply.metrics
         return next((message.metrics for message in reversed(self.messages) if message.metrics), None)
+
+    @property
+    def measured_messages(self) -> list[StoredMessage]:
+        """The messages; a running reply with what it cost so far."""
+        reply, messages = self.reply, self.messages
+        if reply is None or reply.metrics is None:
+            return list(messages)
+        running = msgspec.structs.replace(messages[-1], metrics=reply.metrics, divergence=reply.divergence)
+        return [*messages[:-1], running]
 
     @property
     def last_sent(self) -> str:

@@ -30,7 +30,7 @@ def parts(metrics: Metrics) -> list[Part]:
     computed = metrics.prompt_tokens - metrics.cached_tokens
     speed = metrics.tokens_per_s
     return [
-        Part("queued", metrics.queue_s, "waiting for its turn", "$warning", "░"),
+        Part("queued", metrics.queue_s, "before the engine began", "$warning", "░"),
         Part("cached", None, f"{tokens(metrics.cached_tokens)} reused, no time", "$kv-cached", " "),
         Part("prefill", metrics.prefill_s, f"{tokens(computed)} read", "$primary", "▓"),
         Part(
@@ -68,7 +68,7 @@ def verdict(metrics: Metrics) -> str:
     if metrics.e2e_s <= 0:
         return "It took no time."
     what = {
-        "queued": "waiting for its turn",
+        "queued": "waiting until the engine began",
         "prefill": "reading the prompt",
         "decode": "writing the reply",
         "preempted": "waiting for memory that another reply had taken, and reading again what was in it",

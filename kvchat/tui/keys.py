@@ -20,7 +20,7 @@ TABS = [
     _key("ctrl+n,f4", "pick_persona", "Persona", "Start a conversation with a persona of your choice", footer=True),
     _key("ctrl+w", "close_tab", "Close tab", "Close the tab; the conversation stays in the history"),
     _key("ctrl+o", "open_conversation", "Open conversation", "Open any conversation of the history"),
-    _key("alt+s", "toggle_sidebar", "Sidebar", "List all conversations at the left, find one; again to close it"),
+    _key("alt+s", "toggle_sidebar", "Sidebar", "List all conversations at the left; again closes it"),
     _key("f2", "rename_tab", "Rename tab", "Give the conversation a title"),
     _key("ctrl+pagedown", "step_tab(1)", "Next tab", "Show the tab to the right"),
     _key("ctrl+pageup", "step_tab(-1)", "Previous tab", "Show the tab to the left"),
@@ -42,7 +42,7 @@ REPLY = [
 VIEW = [
     _key("f1", "help", "Help", "Show all keys", footer=True),
     _key("f3", "cycle_panel", "Panel", "Change the panel: full, two lines, none, debug", footer=True),
-    _key("alt+b", "visit_blocks", "KV blocks", "Walk over the map of KV blocks: arrows move, Enter goes to the tab"),
+    _key("alt+m", "visit_blocks", "KV blocks", "Walk over the KV blocks; Enter goes to their tab"),
     _key("pageup", "scroll(-1)", "Page up", "Scroll the conversation up"),
     _key("pagedown", "scroll(1)", "Page down", "Scroll the conversation down"),
     _key("ctrl+home", "to_start", "To the start", "Go to the start of the conversation"),

@@ -186,7 +186,7 @@ async def _copy(chat: ChatScreen, _: str) -> None:
 
 async def _stats(chat: ChatScreen, _: str) -> None:
     tab = chat.workspace.active
-    if not any(message.metrics for message in tab.messages):
+    if not any(message.metrics for message in tab.measured_messages):
         raise CommandError("there is no reply yet to tell about")
     chat.action_show_cost()
 

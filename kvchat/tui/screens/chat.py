@@ -266,7 +266,7 @@ class ChatScreen(TabScreen):
 
         tab, persona = self.workspace.active, self.workspace.persona_of(self.workspace.active)
         prompt = persona.system_prompt if persona else None
-        self.app.push_screen(CostScreen(tab.conversation, list(tab.messages), message_id, prompt))
+        self.app.push_screen(CostScreen(tab.conversation, tab.measured_messages, message_id, prompt))
 
     @work
     async def on_markdown_link_clicked(self, event: Markdown.LinkClicked) -> None:
@@ -381,7 +381,7 @@ class ChatScreen(TabScreen):
             case "regenerate":
                 return self.workspace.active.can_regenerate
             case "show_cost":
-                return any(message.metrics for message in self.workspace.active.messages)
+                return any(message.metrics for message in self.workspace.active.measured_messages)
             case "step_branch":
                 return self.workspace.active.reply is None and self.workspace.active.branch_place[1] > 1
         return True

@@ -15,7 +15,7 @@ from textual.widgets import Static
 from engine.api import Metrics
 from kvchat.store import Conversation, StoredMessage
 from kvchat.tui.cost import Part, cause, parts, shares, verdict
-from kvchat.tui.format import NOTHING, count, percent, printable, seconds, shorten, statistics
+from kvchat.tui.format import count, percent, printable, seconds, shorten
 from kvchat.tui.widgets.meters import quiet
 
 _NAME, _SECONDS, _PERCENT = 12, 11, 8
@@ -82,13 +82,17 @@ class CostScreen(ModalScreen[None]):
             Content("\n").join(
                 [
                     *(_legend(part, metrics.e2e_s, width) for part in parts(metrics)),
-                    _row(" ", "", "all", seconds(metrics.e2e_s), "", statistics(metrics), width),
+                    _row(" ", "", "all", seconds(metrics.e2e_s), "", _figures(metrics), width),
                     Content(""),
                     Content(verdict(metrics)),
                     Content(cause(self._conversation, self._messages, index, self._persona_prompt)),
                 ]
             )
         )
+
+
+def _figures(metrics: Metrics) -> str:
+    return f"ttft {seconds(metrics.ttft_s)} · tpot {seconds(metrics.tpot_s)}"
 
 
 def _bar(metrics: Metrics, width: int) -> Content:
@@ -98,8 +102,8 @@ def _bar(metrics: Metrics, width: int) -> Content:
 
 
 def _legend(part: Part, total: float, width: int) -> Content:
-    share = "" if part.seconds is None or total <= 0 else percent(part.seconds / total)
-    spent = NOTHING if part.seconds is None else seconds(part.seconds)
+    share = percent(part.seconds / total) if part.seconds and total > 0 else ""
+    spent = seconds(part.seconds or None)
     return _row(part.glyph, part.variable, part.name, spent, share, part.about, width)
 
 

@@ -34,7 +34,7 @@ class Sidebar(Finder):
         """The keys are the composer's again."""
 
     def __init__(self, workspace: Workspace, is_open: bool) -> None:
-        super().__init__(workspace, "", "Find", "", texts=False)
+        super().__init__(workspace, "", "Find a conversation", " · Esc goes back", texts=False)
         self.display = is_open
         self._views: Mapping[str, TabView] = {}
 

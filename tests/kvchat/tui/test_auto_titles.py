@@ -11,7 +11,7 @@ EGG = "How do I boil an egg so that the yolk stays soft, and for how long?"
 
 
 async def test_the_tab_is_renamed_when_the_title_is_there(open_chat: Open) -> None:
-    async with open_chat(size=(120, 36)) as chat:
+    async with open_chat(size=(120, 36), config=Config()) as chat:
         chat.client.reply(await chat.send(EGG), "Six minutes.")
         await chat.shows("How do I boil an egg so")
         await chat.until(lambda: len(chat.client.requests) == 2)
@@ -20,7 +20,7 @@ async def test_the_tab_is_renamed_when_the_title_is_there(open_chat: Open) -> No
 
 
 async def test_a_running_reply_in_another_tab_is_waited_for(open_chat: Open) -> None:
-    async with open_chat() as chat:
+    async with open_chat(config=Config()) as chat:
         first = await chat.send(EGG)
         await chat.press("ctrl+t")
         second = await chat.send("Hello")

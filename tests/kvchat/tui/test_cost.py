@@ -52,7 +52,7 @@ def test_the_cells_of_the_bar_are_in_proportion_and_fill_it(values: list[float],
     [
         ({}, "The largest part of the time, 40 %, went into waiting for memory that another reply had taken"),
         ({"prefill_s": 30.0, "e2e_s": 37.0}, "Most of the time, 81 %, went into reading the prompt."),
-        ({"queue_s": 20.0, "e2e_s": 29.0}, "Most of the time, 69 %, went into waiting for its turn."),
+        ({"queue_s": 20.0, "e2e_s": 29.0}, "Most of the time, 69 %, went into waiting until the engine began."),
         ({"decode_s": 12.0, "e2e_s": 20.0}, "Most of the time, 60 %, went into writing the reply."),
     ],
 )
@@ -178,3 +178,18 @@ async def test_a_reply_that_lost_its_memory_says_that_it_was_preempted(open_chat
         chat.client.accept(request)
         chat.client.emit(Progress(request, "queued", 0, Metrics(preemptions=1), "12 KV blocks, 3 available"))
         await chat.shows("preempted: 12 KV blocks, 3 available")
+
+
+async def test_a_reply_that_is_slow_tells_why_while_it_runs(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        request = await chat.send("oceans")
+        chat.client.accept(request)
+        chat.client.emit(Progress(request, "queued", 0, Metrics(queue_s=8.0, e2e_s=8.0), "its turn"))
+        await chat.press("alt+w")
+        await chat.shows("Most of the time, 100 %, went into waiting until the engine began.")
+
+
+async def test_the_key_of_what_is_not_possible_now_writes_nothing(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        await chat.press("alt+w", "alt+r", "alt+n", "x")
+        await chat.until(lambda: chat.tab.draft == "x")

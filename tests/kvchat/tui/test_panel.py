@@ -166,7 +166,7 @@ async def test_the_cursor_on_the_map_names_a_block_and_goes_to_its_tab(open_chat
         await chat.press("ctrl+t")
         chat.client.emit(stats([("somebody else", 4), (first.id, 3)], shared=1))
         await chat.shows("▣ other       7")
-        await chat.press("alt+b")
+        await chat.press("alt+m")
         block_map = chat.app.screen.query_one(BlockMap)
         await chat.until(lambda: block_map.has_focus)
         await chat.shows("block 0: shared")
@@ -182,7 +182,7 @@ async def test_the_cursor_on_the_map_names_a_block_and_goes_to_its_tab(open_chat
 async def test_escape_leaves_the_map_and_does_not_stop_the_reply(open_chat: Open) -> None:
     async with open_chat(size=LARGE, config=Config(ui=UiConfig(panel="off"))) as chat:
         chat.client.accept(await chat.send("Where do birds nest?"))
-        await chat.press("alt+b")
+        await chat.press("alt+m")
         block_map = chat.app.screen.query_one(BlockMap)
         await chat.until(lambda: block_map.has_focus)
         await chat.press("down", "down", "up", "escape")
@@ -192,7 +192,7 @@ async def test_escape_leaves_the_map_and_does_not_stop_the_reply(open_chat: Open
 
 async def test_without_space_for_the_map_its_key_says_so(open_chat: Open) -> None:
     async with open_chat(size=(80, 24)) as chat:
-        await chat.press("alt+b")
+        await chat.press("alt+m")
         await chat.shows("there is no space for the KV blocks")
 
 

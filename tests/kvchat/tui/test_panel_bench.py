@@ -9,10 +9,7 @@ from chat_driver import Chat, Open
 
 from engine.api import GenerationRequest
 from kvchat.bench.panel import MODES, measure, report
-from kvchat.config import Config, UiConfig
 from kvchat.tui.widgets.panel import Panel, PanelStrip
-
-NO_TITLES = Config(ui=UiConfig(auto_titles=False))
 
 
 def answering(chat: Chat, monkeypatch: pytest.MonkeyPatch, refuse: bool = False) -> list[str]:
@@ -38,7 +35,7 @@ def answering(chat: Chat, monkeypatch: pytest.MonkeyPatch, refuse: bool = False)
 async def test_every_form_of_the_panel_is_measured_in_turn_after_a_round_that_does_not_count(
     open_chat: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_chat(size=(120, 40), config=NO_TITLES) as chat:
+    async with open_chat(size=(120, 40)) as chat:
         forms = answering(chat, monkeypatch)
         speeds = await measure(chat.app, rounds=1)
         assert forms == ["off", "compact", "full", "compact", "full", "off"]
@@ -49,7 +46,7 @@ async def test_every_form_of_the_panel_is_measured_in_turn_after_a_round_that_do
 
 
 async def test_a_reply_that_fails_ends_the_measurement(open_chat: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with open_chat(size=(120, 40), config=NO_TITLES) as chat:
+    async with open_chat(size=(120, 40)) as chat:
         answering(chat, monkeypatch, refuse=True)
         with pytest.raises(RuntimeError, match="no memory"):
             await measure(chat.app, rounds=1)
