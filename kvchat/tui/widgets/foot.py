@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
@@ -10,6 +12,9 @@ from engine.api import FinishReason
 from kvchat.branch import Reply
 from kvchat.store import StoredMessage
 from kvchat.tui.format import count, printable, rate, statistics, tokens
+
+if TYPE_CHECKING:
+    from kvchat.tui.app import KvChatApp
 
 _ENDINGS: dict[FinishReason, str] = {
     "length": "cut at the token limit",
@@ -42,7 +47,8 @@ class Foot(Static):
         """Tell how a reply ended; `branch` says which of several it ends."""
         self._message_id = message.id if message.metrics else None
         self.set_class(self._message_id is not None, "-tells")
-        self.tooltip = "Click: where the time went" if message.metrics else None
+        key = cast("KvChatApp", self.app).key_of("why_so_slow")
+        self.tooltip = f"Click, or {key}: where the time went" if message.metrics else None
         self.update(Content(" · ").join(filter(None, [Content(branch), ending(message)])))
 
     def on_click(self) -> None:
