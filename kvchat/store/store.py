@@ -134,6 +134,16 @@ class Store:
         )
         return [conversation_from(row) for row in rows]
 
+    def recent_conversations(self, limit: int) -> tuple[list[Conversation], int]:
+        """At most `limit` conversations that have a message and are not archived, the one last written to first, and
+        how many more there are."""
+        written = "FROM conversations c WHERE NOT c.archived AND c.leaf_id IS NOT NULL"
+        rows = self._database.rows(
+            f"SELECT {CONVERSATION_COLUMNS} {written} ORDER BY c.updated_at DESC, c.number DESC LIMIT ?", limit
+        )
+        [total] = self._database.rows(f"SELECT count(*) AS total {written}")
+        return [conversation_from(row) for row in rows], max(0, total["total"] - limit)
+
     def last_conversation(self) -> Conversation:
         """The one last written to, not archived. Raises StoreError when there is none."""
         found = next((each for each in self.conversations() if each.leaf_id is not None), None)

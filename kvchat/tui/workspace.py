@@ -153,8 +153,8 @@ class Workspace:
         more there are, None when the search did not look at all of them. Without `texts`, what is shown for want of
         words is not read. Raises StoreError."""
         if not words.strip():
-            every = [each for each in self._store.conversations() if each.leaf_id is not None]
-            return [self._stored(each, texts=texts) for each in every[:limit]], max(0, len(every) - limit)
+            recent, rest = self._store.recent_conversations(limit)
+            return [self._stored(each, texts=texts) for each in recent], rest
         hits = self._store.search(words, SEARCH_HITS)
         found: dict[str, SearchHit] = {}
         for hit in hits:

@@ -207,3 +207,18 @@ def test_deleting_a_conversation_takes_all_that_belongs_to_it(path: Path, store:
     counts = {"conversations": 1, "messages": 2, "message_metrics": 1, "tags": 1, "open_tabs": 1}
     connection = sqlite3.connect(path)
     assert counts == {table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in counts}
+
+
+def test_the_recent_conversations_are_those_that_were_written_in_the_newest_first(store: Store) -> None:
+    written = []
+    for title in ("first", "second", "third", "put away"):
+        conversation = store.create_conversation(title=title)
+        store.append_message(conversation.id, None, "user", "hello")
+        written.append(conversation.id)
+    store.create_conversation(title="nothing written")
+    store.update_conversation(written[3], archived=True)
+    store.append_message(written[0], None, "user", "again")
+    found, more = store.recent_conversations(2)
+    assert ([each.title for each in found], more) == (["first", "third"], 1)
+    found, more = store.recent_conversations(10)
+    assert ([each.title for each in found], more) == (["first", "third", "second"], 0)
