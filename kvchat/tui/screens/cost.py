@@ -8,8 +8,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.events import Resize
 from textual.screen import ModalScreen
+from textual.widget import Widget
 from textual.widgets import Static
 
 from engine.api import Metrics
@@ -18,8 +18,8 @@ from kvchat.tui.cost import Part, cause, parts, shares, verdict
 from kvchat.tui.format import count, percent, printable, seconds, shorten
 from kvchat.tui.widgets.meters import quiet
 
-_NAME, _SECONDS, _PERCENT = 12, 11, 8
-"""Widths of the columns."""
+_NAME, _SECONDS, _PERCENT, _ABOUT = 12, 11, 8, 18
+"""Widths of the columns, of the last at least."""
 
 
 class CostScreen(ModalScreen[None]):
@@ -49,19 +49,19 @@ class CostScreen(ModalScreen[None]):
         """Their indices among the messages."""
         shown = next((n for n, index in enumerate(self._replies) if messages[index].id == message_id), None)
         self._shown = len(self._replies) - 1 if shown is None else shown
-        self._heading, self._bar, self._text = (Static(markup=False) for _ in range(3))
+        self._heading, self._text = Static(classes="heading", markup=False), Static(markup=False)
+        self._chart = _Chart()
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="cost"):
-            self._heading.add_class("heading")
             yield self._heading
             with VerticalScroll(can_focus=False):
-                yield self._bar
+                yield self._chart
                 yield self._text
             yield Static("← → other replies · Esc closes", classes="hint", markup=False)
 
-    def on_resize(self, event: Resize) -> None:
-        self.call_after_refresh(self._draw)
+    def on_mount(self) -> None:
+        self._draw()
 
     def action_step(self, step: int) -> None:
         self._shown = min(max(0, self._shown + step), len(self._replies) - 1)
@@ -76,19 +76,38 @@ class CostScreen(ModalScreen[None]):
         place = f"reply {count(self._shown + 1)} of {count(len(self._replies))}"
         asked = " ".join(self._messages[index - 1].text.split()) if index else ""
         self._heading.update(f"Where the time went · {place}")
-        width = self._bar.size.width
-        self._bar.update(Content("\n").join([quiet(shorten(printable(asked), width)), _bar(metrics, width)]))
+        self._chart.show(printable(asked), metrics)
         self._text.update(
             Content("\n").join(
                 [
-                    *(_legend(part, metrics.e2e_s, width) for part in parts(metrics)),
-                    _row(" ", "", "all", seconds(metrics.e2e_s), "", _figures(metrics), width),
                     Content(""),
                     Content(verdict(metrics)),
                     Content(cause(self._conversation, self._messages, index, self._persona_prompt)),
                 ]
             )
         )
+
+
+class _Chart(Widget):
+    """What was asked, the bar, and its legend, a line each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked, self._metrics = "", Metrics()
+
+    def show(self, asked: str, metrics: Metrics) -> None:
+        self._asked, self._metrics = asked, metrics
+        self.refresh()
+
+    def render(self) -> Content:
+        width, metrics = self.content_size.width, self._metrics
+        lines = [
+            quiet(shorten(self._asked, width)),
+            _bar(metrics, width),
+            *(_legend(part, metrics.e2e_s, width) for part in parts(metrics)),
+            _row(" ", "", "all", seconds(metrics.e2e_s), "", _figures(metrics), width),
+        ]
+        return Content("\n").join(lines)
 
 
 def _figures(metrics: Metrics) -> str:
@@ -110,4 +129,4 @@ def _legend(part: Part, total: float, width: int) -> Content:
 def _row(glyph: str, style: str, name: str, spent: str, share: str, about: str, width: int) -> Content:
     numbers = f" {name:<{_NAME}}{spent:>{_SECONDS}}{share:>{_PERCENT}}"
     room = width - len(numbers) - 4
-    return Content.assemble((glyph, style), numbers, quiet(f"   {shorten(about, room)}" if room > 8 else ""))
+    return Content.assemble((glyph, style), numbers, quiet(f"   {shorten(about, room)}" if room >= _ABOUT else ""))
