@@ -23,11 +23,9 @@ from kvchat.tui.context_guard import ContextGuard
 from kvchat.tui.external_editor import EditorError, edit
 from kvchat.tui.format import printable
 from kvchat.tui.monitor import Monitor
-from kvchat.tui.screens.tabs import TabScreen
-from kvchat.tui.widgets.block_map import BlockMap
+from kvchat.tui.screens.sides import SideScreen
 from kvchat.tui.widgets.chat_pane import ChatPane
 from kvchat.tui.widgets.composer import Composer
-from kvchat.tui.widgets.foot import Foot
 from kvchat.tui.widgets.panel import Panel, PanelMode, PanelStrip
 from kvchat.tui.widgets.sidebar import Sidebar
 from kvchat.tui.widgets.status import Banner, Status
@@ -45,7 +43,7 @@ DEBUG_REFRESH_S = 0.5
 _PANEL_MODES: tuple[PanelMode, ...] = ("full", "compact", "off", "debug")
 
 
-class ChatScreen(TabScreen):
+class ChatScreen(SideScreen):
     """Shows the workspace and changes it as the user wants."""
 
     BINDINGS = [*keys.TABS, *keys.NUMBERED_TABS, *keys.REPLY, *keys.VIEW]
@@ -60,7 +58,7 @@ class ChatScreen(TabScreen):
         self._bound: tuple[object, ...] = ()
         self._tab_bar = TabBar()
         self._banner = Banner()
-        self._sidebar = Sidebar(workspace, ui.sidebar)
+        self.sidebar = Sidebar(workspace, ui.sidebar)
         self._switcher = ContentSwitcher()
         self._panes: dict[str, ChatPane] = {}
         """By conversation id; a pane is made when its tab is shown first."""
@@ -73,7 +71,7 @@ class ChatScreen(TabScreen):
         yield self._tab_bar
         yield self._banner
         with Horizontal(id="body"):
-            yield self._sidebar
+            yield self.sidebar
             yield self._switcher
             yield panel
         yield strip
@@ -116,7 +114,7 @@ class ChatScreen(TabScreen):
     def stats_changed(self, stats: EngineStats) -> None:
         """There is a new snapshot of the engine."""
         self._monitor.stats_changed(stats)
-        self._refresh_panel()
+        self.refresh_panel()
 
     # Drawing
 
@@ -146,8 +144,8 @@ class ChatScreen(TabScreen):
         """Everything but the conversation itself."""
         views = [self._tab_view(tab) for tab in self.workspace.tabs]
         self._tab_bar.show(views)
-        self._sidebar.show(views)
-        self._refresh_panel()
+        self.sidebar.show(views)
+        self.refresh_panel()
         self._watch()
         tab = self.workspace.active
         bound = (tab.reply is not None, tab.can_retry, tab.can_regenerate, tab.branch_place[1])
@@ -163,7 +161,7 @@ class ChatScreen(TabScreen):
             badge = "failed" if tab.refusal or tab.messages[-1].status == "failed" else "unread"
         return TabView(tab.id, tab.title or "New chat", badge, tab is self.workspace.active)
 
-    def _refresh_panel(self, after_s: float = PANEL_REFRESH_S) -> None:
+    def refresh_panel(self, after_s: float = PANEL_REFRESH_S) -> None:
         if self._panel_timer is None:
             self._panel_timer = self.set_timer(after_s, self._draw_panel)
 
@@ -177,7 +175,7 @@ class ChatScreen(TabScreen):
             if panel.display:
                 panel.show(vitals)
         if debug:
-            self._refresh_panel(DEBUG_REFRESH_S)  # the interface changes while the engine has nothing new
+            self.refresh_panel(DEBUG_REFRESH_S)  # the interface changes while the engine has nothing new
 
     @on(Composer.Changed)
     def _forecast(self) -> None:
@@ -256,18 +254,6 @@ class ChatScreen(TabScreen):
             self.app.copy_to_clipboard(text)
             self.notify("Reply copied", timeout=2)
 
-    @on(Foot.CostWanted)
-    def _show_cost_of(self, event: Foot.CostWanted) -> None:
-        self.action_show_cost(event.message_id)
-
-    def action_show_cost(self, message_id: int | None = None) -> None:
-        """Show why a reply was slow; by default the last one that says."""
-        from kvchat.tui.screens.cost import CostScreen
-
-        tab, persona = self.workspace.active, self.workspace.persona_of(self.workspace.active)
-        prompt = persona.system_prompt if persona else None
-        self.app.push_screen(CostScreen(tab.conversation, tab.measured_messages, message_id, prompt))
-
     @work
     async def on_markdown_link_clicked(self, event: Markdown.LinkClicked) -> None:
         href = event.href
@@ -297,53 +283,12 @@ class ChatScreen(TabScreen):
     def action_cycle_panel(self) -> None:
         self.show_panel(_PANEL_MODES[(_PANEL_MODES.index(self._panel_mode) + 1) % len(_PANEL_MODES)])
 
-    def action_visit_blocks(self) -> None:
-        """Give the keys to the map of the KV blocks."""
-        self.show_panel("full")
-        self.call_after_refresh(self._visit_blocks)
-
-    def _visit_blocks(self) -> None:
-        block_map = self.query_one(BlockMap)
-        if block_map.is_on_screen:
-            block_map.focus()
-        else:
-            self.complain("there is no space for the KV blocks: make the terminal larger, or close the sidebar")
-
-    @on(BlockMap.OwnerWanted)
-    async def _show_owner(self, event: BlockMap.OwnerWanted) -> None:
-        if tab := self.workspace.find(event.conversation_id):
-            await self.show_tab(tab)
-
     def show_panel(self, mode: PanelMode) -> None:
-        """Show it in this form from now on."""
         self.remove_class(f"-panel-{self._panel_mode}")
         self._panel_mode = mode
         self.add_class(f"-panel-{mode}")
         self._watch()
-        self._refresh_panel()
-
-    def action_toggle_sidebar(self) -> None:
-        self._sidebar.toggle()
-        self._refresh_panel()  # in another form, where there is no space for both
-        if not self._sidebar.covers:
-            cast("KvChatApp", self.app).keep("ui", "sidebar", self._sidebar.display)
-
-    @on(Sidebar.Left)
-    @on(BlockMap.Left)
-    def _back_to_composer(self) -> None:
-        self.active_pane.focus_composer()
-
-    @on(Sidebar.Chosen)
-    async def _open_from_sidebar(self, event: Sidebar.Chosen) -> None:
-        await self.open_found(event.stored)
-        self._sidebar.leave()
-
-    def on_screen_resume(self) -> None:
-        self._sidebar.renew()  # a dialog may have changed the history
-
-    def on_resize(self) -> None:
-        self._sidebar.fit()
-        self._refresh_panel()
+        self.refresh_panel()
 
     def action_help(self) -> None:
         from kvchat.tui.screens.help import HelpScreen
@@ -354,18 +299,16 @@ class ChatScreen(TabScreen):
     def active_pane(self) -> ChatPane:
         return self.pane_of(self.workspace.active)
 
+    def focus_composer(self) -> None:
+        self.active_pane.focus_composer()
+
     def pane_of(self, tab: ConversationController) -> ChatPane:
         """Of a tab that was shown."""
         return self._panes[tab.id]
 
     def on_mouse_up(self) -> None:
         """Wherever the user clicked, they go on writing."""
-        self.active_pane.focus_composer()
-
-    @property
-    def _is_elsewhere(self) -> bool:
-        """The keys are neither the composer's nor nobody's."""
-        return self._sidebar.has_focus_within or isinstance(self.focused, BlockMap)
+        self.focus_composer()
 
     # Common
 
@@ -373,9 +316,9 @@ class ChatScreen(TabScreen):
         """Hide the keys of what is not possible now."""
         match action:
             case "stop":
-                return self.workspace.active.reply is not None and not self._is_elsewhere
+                return self.workspace.active.reply is not None and not self.is_elsewhere
             case "scroll":
-                return not self._is_elsewhere
+                return not self.is_elsewhere
             case "retry":
                 return self.workspace.active.can_retry
             case "regenerate":

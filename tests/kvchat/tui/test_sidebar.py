@@ -12,6 +12,7 @@ from kvchat import paths
 from kvchat.config import Config, UiConfig, load_config
 from kvchat.store import Conversation, Store
 from kvchat.tui.widgets.sidebar import Sidebar
+from kvchat.tui.widgets.tab_bar import SidebarSwitch
 
 WIDE = (160, 36)
 DAY_S = 86_400
@@ -198,3 +199,12 @@ async def test_a_conversation_is_archived_from_the_sidebar(open_chat: Open, stor
         await chat.press("down", "f8")
         await chat.until(lambda: sum(each.archived for each in store.conversations(include_archived=True)) == 1)
         assert len(await rows(chat)) == 2
+
+
+async def test_the_mouse_opens_and_closes_it(open_chat: Open) -> None:
+    async with open_chat(size=WIDE) as chat:
+        await chat.pilot.click(SidebarSwitch)
+        await chat.until(lambda: sidebar(chat).display and sidebar(chat).query_one(Input).has_focus)
+        await chat.press("escape")
+        await chat.pilot.click(SidebarSwitch)
+        await chat.until(lambda: not sidebar(chat).display)
