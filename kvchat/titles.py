@@ -49,7 +49,7 @@ class Titler:
 
     def changed(self, tab: ConversationController, change: Change) -> None:
         """A conversation has something new."""
-        if change == "ended" and len(tab.messages) == 2 and _lacks_title(tab):
+        if change == "ended" and len(tab.messages) == 2 and tab.messages[1].status == "complete" and _lacks_title(tab):
             self._waiting.append(tab.id)
         if change in ("messages", "ended"):
             self._pursue()
@@ -82,10 +82,8 @@ class Titler:
 
 def _lacks_title(tab: ConversationController) -> bool:
     """Whether its title is only the first line of what it is about."""
-    if not tab.conversation.auto_title or not tab.messages or tab.messages[-1].status == "failed":
-        return False
-    text = tab.messages[0].text
-    return tab.title == title_of(text) and not explains_itself(text)
+    text = tab.messages[0].text if tab.messages else ""
+    return tab.conversation.auto_title and tab.title == title_of(text) and not explains_itself(text)
 
 
 def explains_itself(text: str) -> bool:

@@ -121,13 +121,14 @@ class TestTitler:
         client.emit(Finished("r2", "length", "Soft boiled egg", (), Metrics()))
         assert opened.controller.title.endswith("…")
 
-    def test_a_failed_first_reply_and_a_short_question_need_none(
+    def test_a_first_reply_that_failed_or_was_stopped_is_no_exchange(
         self, titler: Titler, opened: Opened, client: ScriptedClient
     ) -> None:
         opened.controller.send(EGG)
         client.refuse("r1", "no memory")
         opened.controller.retry()
-        client.refuse("r2", "no memory")
+        client.accept("r2")
+        opened.controller.close()
         assert list(client.requests) == ["r1", "r2"]
 
 
