@@ -8,8 +8,9 @@ PYTHON ?= python3
 MODEL := smollm2-135m-instruct
 BIN := .venv/bin
 
-# Tests share the cores: torch's threads must sleep where they wait, not spin.
-PYTEST := OMP_WAIT_POLICY=passive $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
+# Tests share the cores: torch's threads must sleep where they wait, not spin, and the many processes that tests start must
+# not compile the sources again each, whatever the environment says.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_WAIT_POLICY=passive $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
 .PHONY: chat test bench screenshots guide
 
