@@ -40,15 +40,15 @@ class CostScreen(ModalScreen[None]):
         message_id: int | None,
         persona_prompt: str | None,
     ) -> None:
-        """Begin with the reply `message_id`, or with the last one; one of them must have metrics."""
+        """Begin with the first reply from `message_id` on, else with the last; one of them must have metrics."""
         super().__init__()
         self._conversation = conversation
         self._messages = messages
         self._persona_prompt = persona_prompt
         self._replies = [index for index, message in enumerate(messages) if message.metrics]
         """Their indices among the messages."""
-        shown = next((n for n, index in enumerate(self._replies) if messages[index].id == message_id), None)
-        self._shown = len(self._replies) - 1 if shown is None else shown
+        start = next((index for index, message in enumerate(messages) if message.id == message_id), len(messages))
+        self._shown = next((n for n, index in enumerate(self._replies) if index >= start), len(self._replies) - 1)
         self._heading, self._text = Static(classes="heading", markup=False), Static(markup=False)
         self._chart = _Chart()
 

@@ -14,7 +14,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from kvchat.store import StoreError
-from kvchat.tui.format import count, printable
+from kvchat.tui.format import count, printable, typed
 from kvchat.tui.workspace import Stored, Workspace
 
 ROWS = 300
@@ -57,7 +57,7 @@ class Finder(Vertical):
         self._workspace = workspace
         self._texts = texts
         self._hint = hint
-        self.words = Input(words, compact=True, placeholder=placeholder)
+        self.words = Input(typed(words), compact=True, placeholder=placeholder)
         self.list = OptionList(compact=True, markup=False)
         self.list.can_focus = False
         self._count = Static(classes="hint", markup=False)

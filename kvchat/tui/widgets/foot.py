@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from textual.content import Content
+from textual.events import Click
 from textual.message import Message
 from textual.widgets import Static
 
@@ -51,8 +52,9 @@ class Foot(Static):
         self.tooltip = f"Click, or {key}: where the time went" if message.metrics else None
         self.update(Content(" · ").join(filter(None, [Content(branch), ending(message)])))
 
-    def on_click(self) -> None:
+    def on_click(self, event: Click) -> None:
         if self._message_id is not None:
+            event.stop()  # it is not about the message
             self.post_message(self.CostWanted(self._message_id))
 
 
