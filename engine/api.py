@@ -69,7 +69,11 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class GenerationRequest(msgspec.Struct, frozen=True):
-    """A prompt and how to continue it: either token ids, or the messages of one conversation, root first."""
+    """A prompt and how to continue it: either token ids, or the messages of one conversation, root first.
+
+    Messages that end with a reply ask for the rest of it: it must have its ids, and goes on right behind them, as if it
+    had never stopped (with a seed, the same tokens).
+    """
 
     prompt_ids: tuple[int, ...] = ()
     sampling: SamplingParams = SamplingParams()
@@ -128,12 +132,14 @@ class Divergence(msgspec.Struct, frozen=True):
 
 class Accepted(msgspec.Struct, frozen=True, tag=True):
     """The prompt is built and queued. `new_token_ids` are the ids that the messages without ids added: they
-    belong to the last message. After a divergence they are everything from `divergence.token_index` on."""
+    belong to the last message of the user. After a divergence they are everything from `divergence.token_index` on."""
 
     request_id: str
     prompt_tokens: int
     new_token_ids: tuple[int, ...] = ()
     divergence: Divergence | None = None
+    continued_text: str = ""
+    """Of a reply that goes on: the text that its ids spell so far, behind which the deltas follow."""
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True):
@@ -158,7 +164,8 @@ class TokenDelta(msgspec.Struct, frozen=True, tag=True):
 
 
 class Finished(msgspec.Struct, frozen=True, tag=True):
-    """The end of a request, with everything it produced; `text` ends before a stop string."""
+    """The end of a request, with the whole reply, what it had before the request included; `text` ends before a stop
+    string."""
 
     request_id: str
     finish_reason: FinishReason
@@ -188,6 +195,8 @@ class PoolStats(msgspec.Struct, frozen=True):
     free: int = 0
     block_size: int = 0
     block_bytes: int = 0
+    tokens: int = 0
+    """That the used blocks are for: the rest of their used * block_size rows waits to be filled."""
 
 
 BLOCK_FREE, BLOCK_CACHED, BLOCK_SHARED, BLOCK_OWNED = 0, 1, 2, 3
@@ -199,6 +208,8 @@ class EngineStats(msgspec.Struct, frozen=True, tag=True):
 
     running: int = 0
     waiting: int = 0
+    max_sequences: int = 0
+    """How many may run at the same time."""
     tokens_per_s: float = 0.0
     """Generated tokens of all requests over the last few seconds."""
     prefill_tokens_per_s: float = 0.0

@@ -28,6 +28,7 @@ from engine.detokenizer import Detokenizer
 from engine.errors import EngineError, InvalidRequest, PromptTooLong
 from engine.locate import model_folder
 from engine.metrics import Activity, HitRate, RequestClock, Throughput
+from engine.policy import Policy
 from engine.prefix_cache import NoPrefixCache, PrefixCache
 from engine.prompt import Prompt, PromptBuilder
 from engine.runner import Chunk, ModelRunner
@@ -50,6 +51,8 @@ class _Live:
     clock: RequestClock
     detokenizer: Detokenizer
     sampler: SequenceSampler
+    reply_start: int
+    """Where in the tokens of `seq` the reply begins: at the end of the prompt, unless that has a part of it."""
     reported: tuple[str, int, str] = ("", 0, "")
     reported_at: float = 0.0
 
@@ -60,7 +63,13 @@ class Engine:
     `on_progress(text, fraction)` is told what loading is doing.
     """
 
-    def __init__(self, config: EngineConfig, on_progress: Callable[[str, float], None] | None = None) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        on_progress: Callable[[str, float], None] | None = None,
+        policy: Policy | None = None,
+    ) -> None:
+        policy = policy or Policy()
         self.config = config
         folder = model_folder(config.model)
         self.tokenizer = Tokenizer(folder)
@@ -68,7 +77,7 @@ class Engine:
         self._runner = ModelRunner(folder, config, on_progress)
         info = self._runner.info
         self._vocab_size = self._runner.config.vocab_size
-        cache = (PrefixCache if config.prefix_caching else NoPrefixCache)(
+        cache = (PrefixCache if config.prefix_caching and policy.keep_kv else NoPrefixCache)(
             self._runner.num_blocks,
             config.block_size,
             seed=f"{folder.resolve()} {info.dtype} {info.weights} {self._runner.kv_format}".encode(),
@@ -76,14 +85,17 @@ class Engine:
         )
         self._pool = cache.pool
         self._scheduler = Scheduler(
-            BlockManager(cache), max_batch_tokens=config.max_batch_tokens, max_sequences=config.max_sequences
+            BlockManager(cache),
+            max_batch_tokens=config.max_batch_tokens,
+            max_sequences=config.max_sequences,
+            policy=policy,
         )
         self._live: dict[str, _Live] = {}
         self._pending: list[Event] = []
         self._numbers = count(1)
         self._throughput, self._prefill_throughput, self._hit_rate = Throughput(), Throughput(), HitRate()
         self._process = psutil.Process()
-        self._stats = self._snapshot()
+        self._stats = self.snapshot()
         self._stats_at = monotonic()
 
     @property
@@ -116,17 +128,32 @@ class Engine:
             priority=request.priority,
             system_tokens=prompt.system_tokens if request.pin_system else 0,
         )
+        reply_start = len(prompt.ids) - len(prompt.open_reply)
         live = _Live(
             seq,
             request.sampling,
             clock,
             Detokenizer(self.tokenizer, request.sampling.stop),
-            SequenceSampler(request.sampling, prompt.ids, self.tokenizer.eos_ids, self._vocab_size),
+            SequenceSampler(request.sampling, prompt.ids[:reply_start], self.tokenizer.eos_ids, self._vocab_size),
+            reply_start,
         )
+        self._resume(live, prompt.open_reply)
         self._scheduler.add(seq)
         self._live[request_id] = live
-        self._pending.append(Accepted(request_id, len(prompt.ids), tuple(prompt.new_token_ids), prompt.divergence))
+        self._pending.append(
+            Accepted(request_id, len(prompt.ids), tuple(prompt.new_token_ids), prompt.divergence, live.detokenizer.text)
+        )
         return request_id
+
+    def _resume(self, live: _Live, open_reply: tuple[int, ...]) -> None:
+        """Bring a request to where it would be had it generated `open_reply` itself."""
+        ended = False
+        for token in open_reply:
+            live.detokenizer.push(token)
+            ended = token in self.tokenizer.eos_ids and not live.params.ignore_eos
+        if ended or live.detokenizer.stopped:
+            raise InvalidRequest("the reply has come to its end: there is nothing to continue")
+        live.sampler.skip(open_reply)
 
     def _build_prompt(self, request: GenerationRequest) -> Prompt:
         if bool(request.prompt_ids) == bool(request.messages):
@@ -161,7 +188,7 @@ class Engine:
             events += self._compute(batch)
         events += self._progress()
         if monotonic() - self._stats_at >= STATS_INTERVAL_S or not self.has_work:
-            self._stats, self._stats_at = self._snapshot(), monotonic()
+            self._stats, self._stats_at = self.snapshot(), monotonic()
         return events
 
     def _compute(self, batch: Batch) -> list[Event]:
@@ -178,7 +205,7 @@ class Engine:
         if not finals:
             return []
         lives = [self._live[seq.request_id] for seq in finals]
-        tokens = sample(logits, [live.sampler for live in lives])
+        tokens = sample(logits, [live.sampler for live in lives], self._runner.draw)
         self._throughput.add(len(tokens))
         return [event for live, token in zip(lives, tokens, strict=True) for event in self._accept(live, token)]
 
@@ -216,7 +243,7 @@ class Engine:
             seq.request_id,
             reason,
             live.detokenizer.text,
-            tuple(seq.tokens[seq.prompt_tokens :]),
+            tuple(seq.tokens[live.reply_start :]),
             live.clock.metrics(seq),
         )
         return [TokenDelta(seq.request_id, rest, ()), finished] if rest else [finished]
@@ -236,12 +263,14 @@ class Engine:
                 )
         return events
 
-    def _snapshot(self) -> EngineStats:
+    def snapshot(self) -> EngineStats:
+        """The state now, taken between two steps."""
         running = self._scheduler.running
         codes, owners = block_map(self._pool, running)
         return EngineStats(
             running=len(running),
             waiting=len(self._scheduler.waiting),
+            max_sequences=self._scheduler.max_sequences,
             tokens_per_s=self._throughput.per_second(),
             prefill_tokens_per_s=self._prefill_throughput.per_second(),
             hit_rate=self._hit_rate.ratio(),
@@ -273,7 +302,7 @@ class Engine:
 def _activity(seq: Sequence) -> Activity:
     """What the next step does for a sequence."""
     if not seq.block_table:
-        return "preempted" if seq.preemptions else "queued"
+        return "preempted" if seq.preemptions or seq.generated else "queued"
     if seq.computed < seq.lost:
         return "preempted"
     return "decode" if seq.generated else "prefill"

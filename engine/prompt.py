@@ -12,7 +12,7 @@ import codecs
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import takewhile
 from typing import Any, NamedTuple, NoReturn
@@ -56,6 +56,8 @@ class Prompt:
     divergence: Divergence | None
     system_tokens: int
     """Leading ids that every conversation with this system message begins with; 0 without one."""
+    open_reply: tuple[int, ...] = ()
+    """The ids at the end that are the beginning of the reply."""
 
 
 class _Place(NamedTuple):
@@ -75,13 +77,17 @@ class PromptBuilder:
         self._system_prefixes: dict[str, list[int]] = {}
 
     def build(self, messages: Sequence[Message]) -> Prompt:
-        """The prompt for a reply to the last message.
+        """The prompt for a reply to the last message; or for the rest of a reply, when the last message is one that has
+        its ids. Those follow what it answers as they are, with no end token behind them.
 
-        Raises InvalidRequest when that is not the user's, when it is empty, and when the template refuses the
-        conversation.
+        Raises InvalidRequest when the last message is neither the user's nor such a reply, when what is to be answered
+        is empty, and when the template refuses the conversation.
         """
+        if len(messages) > 1 and messages[-1].role == "assistant" and (begun := messages[-1].token_ids):
+            asked = self.build(messages[:-1])
+            return replace(asked, ids=asked.ids + begun, open_reply=begun)
         if not messages or messages[-1].role != "user":
-            raise InvalidRequest("a prompt must end with a message of the user")
+            raise InvalidRequest("a prompt must end with a message of the user, or with a reply that has its token ids")
         if not messages[-1].text.strip():
             raise InvalidRequest("the message is empty")
         pieces = self._render(messages)

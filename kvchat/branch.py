@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from engine.api import Accepted, Divergence, FinishReason, Message, Metrics, Phase
+from kvchat.continuation import continued
 from kvchat.store import Role, Status, Store, StoredMessage, StoreError
 
 
@@ -19,6 +20,8 @@ class Reply:
 
     message_id: int
     request_id: str = ""
+    begun: StoredMessage | None = None
+    """Of a reply that goes on: what it was before."""
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
     phase: Phase = "queued"
@@ -33,6 +36,16 @@ class Reply:
     """Tokens of the history that have to be computed again, because of the divergence."""
     stopping: bool = False
 
+    @property
+    def context_tokens(self) -> int:
+        """Tokens of the context that are filled so far; a prompt has what the reply begins with."""
+        return self.prompt_tokens + len(self.token_ids) - (len(self.begun.token_ids) if self.begun else 0)
+
+    def measured(self, metrics: Metrics) -> Metrics:
+        """What the whole reply cost, by what its running request did."""
+        earlier = self.begun.metrics if self.begun else None
+        return continued(earlier, metrics) if earlier else metrics
+
 
 class Branch:
     """The messages from the root to the leaf, in memory and in the store.
@@ -44,8 +57,9 @@ class Branch:
     def __init__(self, store: Store, conversation_id: str, model: str) -> None:
         """Read it. Token ids mean something to `model` only: those of another model's tokenizer are left aside."""
         self.messages = store.path(conversation_id)
-        self.leaves = store.leaves(conversation_id)
-        """Where the branches of the conversation end, oldest first; this one is among them unless it is empty."""
+        self.tree = store.tree(conversation_id)
+        """The ids of the messages below each one, on all branches; see Store.tree."""
+        self.can_undelete = store.has_deleted(conversation_id)
         self._store = store
         self._conversation_id = conversation_id
         self._model = model
@@ -56,29 +70,78 @@ class Branch:
     def token_count(self) -> int:
         return sum(len(self._token_ids(message)) for message in self.messages)
 
-    def context(self, system_prompt: str) -> tuple[Message, ...]:
-        """What the reply at the end continues, as the engine wants it."""
-        system = (Message("system", system_prompt),) if system_prompt else ()
-        return system + tuple(Message(each.role, each.text, self._token_ids(each)) for each in self.messages[:-1])
+    @property
+    def can_resume(self) -> bool:
+        """Whether the last message is a reply that ended before its end, and the model knows its tokens."""
+        if not self.messages or self.messages[-1].role != "assistant":
+            return False
+        last = self.messages[-1]
+        return bool(self._token_ids(last)) and (last.status in ("stopped", "failed") or last.finish_reason == "length")
 
-    def append(self, role: Role, text: str, status: Status = "complete", replace_last: bool = False) -> StoredMessage:
-        """Commit a message below the last one, or beside it: the branch then goes on with the new one."""
+    def context(self, system_prompt: str) -> tuple[Message, ...]:
+        """What the reply at the end answers, as the engine wants it, and its own beginning when it has one."""
+        system = (Message("system", system_prompt),) if system_prompt else ()
+        begun = self.messages if self._token_ids(self.messages[-1]) else self.messages[:-1]
+        return system + tuple(Message(each.role, each.text, self._token_ids(each)) for each in begun)
+
+    def index_of(self, message_id: int) -> int:
+        """Where in `messages` one is. Raises StoreError when it is not there any more."""
+        for index, message in enumerate(self.messages):
+            if message.id == message_id:
+                return index
+        raise StoreError("that message is not on this branch any more")
+
+    def siblings(self, message: StoredMessage) -> list[int]:
+        """The ids of a message of this branch and of the others in its place, oldest first."""
+        return sorted({*self.tree.get(message.parent_id, ()), message.id})
+
+    def append(self, role: Role, text: str, status: Status = "complete", at: int | None = None) -> StoredMessage:
+        """Commit a message behind the last one, or beside the one at an index: the branch then goes on, or ends, with
+        the new one."""
         self.save()
-        kept = self.messages[:-1] if replace_last else self.messages
+        kept, replaced = self.messages[:at], self.messages[len(self.messages) if at is None else at :][:1]
         parent_id = kept[-1].id if kept else None
-        leaves = self._store.leaves(self._conversation_id)
-        failed = [each.id for each in self.messages[-1:] if replace_last and each.status == "failed" and not each.text]
+        tree = self._store.tree(self._conversation_id)
         message = self._store.append_message(self._conversation_id, parent_id, role, text, status=status)
-        self.messages = [*kept, message]
-        self.leaves = [leaf for leaf in leaves if leaf not in (parent_id, *failed)] + [message.id]
+        empty = [each.id for each in replaced if each.status in ("failed", "stopped") and not each.text]
+        tree[parent_id] = [*(each for each in tree.get(parent_id, ()) if each not in empty), message.id]
+        self.messages, self.tree = [*kept, message], tree
         return message
 
-    def show(self, leaf_id: int) -> None:
-        """Become the branch that ends at `leaf_id`."""
+    def resume(self) -> StoredMessage:
+        """Let the reply at the end go on, and return what it was. Raises StoreError, and does nothing then."""
         self.save()
-        self._store.update_conversation(self._conversation_id, leaf_id=leaf_id)
+        begun = self.messages[-1]
+        self._store.update_message(begun.id, status="streaming", finish_reason=None, error="")
+        self._replace(-1, status="streaming", finish_reason=None, error="")
+        return begun
+
+    def show(self, message_id: int) -> None:
+        """Become the newest branch through a message."""
+        self.save()
+        newest, todo = message_id, [message_id]
+        while todo:
+            newest = max(newest, at := todo.pop())
+            todo += self.tree.get(at, ())
+        self._store.update_conversation(self._conversation_id, leaf_id=newest)
+        self._read()
+
+    def delete(self, message_id: int) -> None:
+        """Delete a message with all that follows it; `undelete` brings it back until the program ends."""
+        self.save()
+        self._store.delete_message(message_id)
+        self._read()
+
+    def undelete(self) -> None:
+        """Bring back what was deleted last, and show it."""
+        self.save()
+        self._store.undelete(self._conversation_id)
+        self._read()
+
+    def _read(self) -> None:
         self.messages = self._store.path(self._conversation_id)
-        self.leaves = self._store.leaves(self._conversation_id)
+        self.tree = self._store.tree(self._conversation_id)
+        self.can_undelete = self._store.has_deleted(self._conversation_id)
 
     def draft(self, reply: Reply) -> None:
         """Store how far the reply at the end got."""
@@ -129,7 +192,7 @@ class Branch:
         """
         before = list(self.messages)
         if event.divergence:
-            self._cut_token_ids(event.divergence.token_index)
+            self._cut_token_ids(event.divergence.token_index)  # not those of the reply: they follow the new ones
         if event.new_token_ids:
             asked = self.messages[-2]
             self._replace_token_ids(-2, self._token_ids(asked) + event.new_token_ids)
@@ -145,8 +208,8 @@ class Branch:
         self.save()
 
     def _cut_token_ids(self, length: int) -> None:
-        """Keep the first `length` ids of the branch."""
-        for index, message in enumerate(self.messages):
+        """Keep the first `length` ids of what the reply at the end answers."""
+        for index, message in enumerate(self.messages[:-1]):
             token_ids = self._token_ids(message)
             if len(token_ids) > length:
                 self._replace_token_ids(index, token_ids[:length])

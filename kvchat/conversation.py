@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-import msgspec
-
 from engine.api import (
     Accepted,
     Event,
@@ -15,14 +13,14 @@ from engine.api import (
     Finished,
     FinishReason,
     GenerationRequest,
-    Metrics,
     Progress,
     SamplingParams,
     TokenDelta,
 )
 from engine.client import EngineClient
 from kvchat.branch import Branch, Reply
-from kvchat.store import Conversation, Status, Store, StoredMessage, StoreError
+from kvchat.conversation_state import ConversationState
+from kvchat.store import Conversation, Status, Store, StoreError
 
 DRAFT_INTERVAL_S = 1.0
 TITLE_LENGTH = 48
@@ -32,7 +30,7 @@ Change = Literal["messages", "reply", "ended", "queue", "draft", "title", "troub
 messages; the draft; the title; `trouble`; `refusal`."""
 
 
-class ConversationController:
+class ConversationController(ConversationState):
     """Owns an open conversation: sends what the user writes and folds the engine's events into the messages.
 
     It runs on one thread, knows no widget, and tells `on_change(controller, change)` what changed.
@@ -50,104 +48,14 @@ class ConversationController:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Open a stored conversation; `model` is the one that replies from now on. Raises StoreError."""
-        self.conversation = conversation
-        self.reply: Reply | None = None
-        self.queued: list[str] = []
-        """Messages written while a reply runs; the next one is sent when it ends."""
-        self.draft = ""
-        """What stands in the composer."""
-        self.visible = False
-        """Whether the user looks at it: its requests go first."""
-        self.unread = False
-        """A reply ended while nobody looked."""
-        self.trouble = ""
-        """Why something could not be saved, one line; empty when all is well."""
-        self.refusal = ""
-        """Why the engine can never answer the message that was sent last, which went back to the composer, one line;
-        empty when it can."""
-        self.context_full = False
-        """The last reply was cut, or the last message refused, because the context has no room left."""
+        super().__init__(conversation, Branch(store, conversation.id, model))
         self._store = store
         self._client = client
         self._model = model
         self._pin_system = pin_system
-        self._branch = Branch(store, conversation.id, model)
         self._on_change = on_change
         self._clock = clock
         self._drafted_at = 0.0
-
-    @property
-    def id(self) -> str:
-        return self.conversation.id
-
-    @property
-    def title(self) -> str:
-        return self.conversation.title
-
-    @property
-    def messages(self) -> list[StoredMessage]:
-        """Root first; while a reply runs its text is in `reply`, not here."""
-        return self._branch.messages
-
-    @property
-    def can_retry(self) -> bool:
-        """Whether the last reply is missing, failed or stopped."""
-        if self.reply or not self.messages:
-            return False
-        last = self.messages[-1]
-        return last.role == "user" or last.status in ("failed", "stopped")
-
-    @property
-    def can_regenerate(self) -> bool:
-        """Whether there is a message to reply to once more."""
-        return self.reply is None and bool(self.messages)
-
-    @property
-    def branch_place(self) -> tuple[int, int]:
-        """The place of the branch that is shown among all of the conversation, from 1, and how many there are."""
-        leaves = self._branch.leaves
-        shown = self.messages[-1].id if self.messages else None
-        return (leaves.index(shown) + 1 if shown in leaves else 0), len(leaves)
-
-    @property
-    def context_tokens(self) -> int:
-        """Tokens of the context that this conversation fills."""
-        if self.reply and self.reply.prompt_tokens:
-            return self.reply.prompt_tokens + len(self.reply.token_ids)
-        return self._branch.token_count
-
-    @property
-    def metrics(self) -> Metrics | None:
-        """Of the running reply, else of the last one."""
-        if self.reply:
-            return self.reply.metrics
-        return next((message.metrics for message in reversed(self.messages) if message.metrics), None)
-
-    @property
-    def measured_messages(self) -> list[StoredMessage]:
-        """The messages; a running reply with what it cost so far."""
-        reply, messages = self.reply, self.messages
-        if reply is None or reply.metrics is None:
-            return list(messages)
-        running = msgspec.structs.replace(messages[-1], metrics=reply.metrics, divergence=reply.divergence)
-        return [*messages[:-1], running]
-
-    @property
-    def last_sent(self) -> str:
-        """The user's last message, or nothing."""
-        return next((message.text for message in reversed(self.messages) if message.role == "user"), "")
-
-    @property
-    def last_reply(self) -> str:
-        """The last reply, as far as it got, or nothing."""
-        if self.reply and self.reply.text:
-            return self.reply.text
-        return next((each.text for each in reversed(self.messages) if each.role == "assistant" and each.text), "")
-
-    @property
-    def unsent(self) -> str:
-        """All that was written and not sent."""
-        return "\n\n".join([*self.queued, *filter(None, [self.draft])])
 
     def send(self, text: str) -> None:
         """Commit a message, then ask for the reply; while a reply runs the message waits its turn in `queued`.
@@ -180,21 +88,53 @@ class ConversationController:
         if self.can_retry:
             self.regenerate()
 
-    def regenerate(self) -> None:
-        """Ask for another reply to the last message, complete or not, as a branch beside the old one. Raises
-        StoreError."""
+    def regenerate(self, message_id: int | None = None) -> None:
+        """Ask for another reply in place of one, or to a message of the user, by default the last; complete or not, the
+        old one stays as a branch. Raises StoreError."""
         if not self.can_regenerate:
             return
+        index = len(self.messages) - 1 if message_id is None else self._branch.index_of(message_id)
         self._adopt_model()
-        self._generate(replace_last=self.messages[-1].role == "assistant")
+        self._generate(at=index + (self.messages[index].role == "user"))
 
-    def step_branch(self, step: int) -> None:
-        """Show the branch `step` places further, around the end; not while a reply runs. Raises StoreError."""
-        place, count = self.branch_place
-        if self.reply or count < 2:
+    def continue_reply(self) -> None:
+        """Let the last reply go on right behind its last token. Raises StoreError."""
+        if not self.can_continue:
             return
-        self._branch.show(self._branch.leaves[(place - 1 + step) % count])
+        begun = self._branch.resume()
+        self._request(Reply(begun.id, "", begun, begun.text, list(begun.token_ids), metrics=begun.metrics))
+
+    def edit(self, message_id: int, text: str) -> None:
+        """Send another text in place of a message of the user, as a branch beside it; a running reply stops. Raises
+        StoreError."""
+        index = self._branch.index_of(message_id)
+        self.interrupt()
+        self._adopt_model()
+        self._branch.append("user", text, at=index)
+        self._save(self._generate)
+
+    def step_branch(self, step: int, message_id: int | None = None) -> None:
+        """Show the branch through the message that is `step` places further than one, around the end, in its place; by
+        default where the branches part last. Not while a reply runs. Raises StoreError."""
+        message = self.last_parting if message_id is None else self.messages[self._branch.index_of(message_id)]
+        if self.reply or message is None:
+            return
+        siblings = self._branch.siblings(message)
+        place, count = self.place(message)
+        self._branch.show(siblings[(place - 1 + step) % count])
         self._changed("messages")
+
+    def delete(self, message_id: int) -> None:
+        """Delete a message with all that follows it, on every branch; not while a reply runs. Raises StoreError."""
+        if self.reply is None:
+            self._branch.delete(message_id)
+            self._changed("messages")
+
+    def undelete(self) -> None:
+        """Take the last deletion back, and show what it took. Raises StoreError."""
+        if self.can_undelete:
+            self._branch.undelete()
+            self._changed("messages")
 
     def rename(self, title: str) -> None:
         """Give it the user's title; an empty one brings the automatic title back. Raises StoreError."""
@@ -226,11 +166,11 @@ class ConversationController:
         self._branch = Branch(self._store, self.id, model)
         self._changed("messages")
 
-    def unqueue(self) -> str | None:
-        """Take back the message queued last."""
-        if not self.queued:
+    def unqueue(self, index: int = -1) -> str | None:
+        """Take back a message that waits, by default the one queued last; None when there is none."""
+        if not -len(self.queued) <= index < len(self.queued):
             return None
-        text = self.queued.pop()
+        text = self.queued.pop(index)
         self._queue_changed()
         return text
 
@@ -249,11 +189,15 @@ class ConversationController:
                 if event.divergence:
                     reply.divergence = event.divergence
                     reply.reread_tokens = self._branch.token_count - event.divergence.token_index
+                if reply.begun:
+                    reply.text = event.continued_text
                 self._save(lambda: self._branch.accept(event))
                 self._changed("reply")
             case Progress():
                 reply.phase, reply.reason = event.phase, event.reason
-                reply.computed_tokens, reply.metrics = event.computed_tokens, event.metrics
+                reply.computed_tokens, reply.metrics = event.computed_tokens, reply.measured(event.metrics)
+                if self.fork and event.phase != "queued":
+                    self.fork.measure(event.metrics)
                 self._changed("reply")
             case TokenDelta():
                 reply.phase = "decode"
@@ -262,30 +206,41 @@ class ConversationController:
                 self._draft_reply(reply)
                 self._changed("reply")
             case Finished():
-                reply.text, reply.token_ids, reply.metrics = event.text, list(event.token_ids), event.metrics
+                reply.text, reply.token_ids = event.text, list(event.token_ids)
+                reply.metrics = reply.measured(event.metrics)
+                if self.fork and event.metrics.ttft_s is not None:
+                    self.fork.measure(event.metrics)
                 self._end(reply, "stopped" if event.finish_reason == "aborted" else "complete", event.finish_reason)
-            case Failed(refused=True) if not reply.text:
+            case Failed(refused=True) if not (reply.text or reply.begun):
                 self._take_back(reply, event)
             case Failed():
                 self._end(reply, "failed", error=event.error)
 
     def close(self) -> None:
         """Stop what runs without waiting for the engine. Raises StoreError while something cannot be saved."""
+        self.interrupt()
+        self._branch.save()
+
+    def interrupt(self) -> None:
+        """Stop what runs without waiting for the engine; what waits goes on waiting."""
         if self.reply:
             self._client.abort(self.reply.request_id)
             self._end(self.reply, "stopped", "aborted", send_next=False)
-        self._branch.save()
 
     def _adopt_model(self) -> None:
         if self.conversation.model != self._model:
             self.conversation = self._store.update_conversation(self.id, model=self._model)
 
-    def _generate(self, replace_last: bool = False) -> None:
-        """Append the draft of a reply and ask the engine for it."""
+    def _generate(self, at: int | None = None) -> None:
+        """Append the draft of a reply, or put it beside the message at an index, and ask the engine for it."""
+        self._request(Reply(self._branch.append("assistant", "", "streaming", at).id))
+
+    def _request(self, reply: Reply) -> None:
+        """Ask the engine for the reply at the end of the branch."""
         self.refusal, self.context_full = "", False
-        self.reply = Reply(self._branch.append("assistant", "", "streaming", replace_last).id)
+        self.reply = reply
         self._drafted_at = self._clock()
-        self.reply.request_id = self._client.submit(
+        reply.request_id = self._client.submit(
             GenerationRequest(
                 messages=self._branch.context(self.conversation.system_prompt),
                 sampling=self.conversation.sampling,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgspec
 from msgspec import Meta
@@ -14,6 +16,7 @@ from kvchat.store.records import (
     MESSAGE_TABLES,
     Conversation,
     Role,
+    StoredMessage,
     as_json,
     message_from,
     pack_token_ids,
@@ -81,9 +84,23 @@ class ConversationCopy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 def copy_of(database: Database, conversation: Conversation) -> ConversationCopy:
     """All that is stored of a conversation; a reply that is being written counts as stopped."""
     rows = database.rows(
-        f"SELECT {MESSAGE_COLUMNS} FROM {MESSAGE_TABLES} WHERE m.conversation_id = ? ORDER BY m.id", conversation.id
+        f"SELECT {MESSAGE_COLUMNS} FROM {MESSAGE_TABLES} "
+        "WHERE m.conversation_id = ? AND m.deletion IS NULL ORDER BY m.id",
+        conversation.id,
     )
-    messages = [message_from(row) for row in rows]
+    return _copy(conversation, [message_from(row) for row in rows])
+
+
+def fork_of(conversation: Conversation, path: Sequence[StoredMessage], title: str) -> ConversationCopy:
+    """A new conversation that begins with `path`, root first, and goes on at its end."""
+    copy = _copy(msgspec.structs.replace(conversation, leaf_id=path[-1].id), path)
+    now = time.time()
+    return msgspec.structs.replace(
+        copy, id=str(uuid4()), title=title, auto_title=False, created_at=now, updated_at=now, archived=False
+    )
+
+
+def _copy(conversation: Conversation, messages: Sequence[StoredMessage]) -> ConversationCopy:
     index_of = {message.id: index for index, message in enumerate(messages)}
     return ConversationCopy(
         **{name: getattr(conversation, name) for name in _SHARED_CONVERSATION},

@@ -60,7 +60,7 @@ def search(database: Database, words: str, limit: int) -> list[SearchHit]:
     messages = database.rows(
         f"SELECT {MESSAGE_COLUMNS}, snippet(message_index, 0, ?, ?, '…', {_SNIPPET_TOKENS}) AS marked "
         f"FROM message_index JOIN ({MESSAGE_TABLES}) ON m.id = message_index.rowid "
-        "WHERE message_index MATCH ? ORDER BY message_index.rowid DESC LIMIT ?",
+        "WHERE message_index MATCH ? AND m.deletion IS NULL ORDER BY message_index.rowid DESC LIMIT ?",
         *(_START, _END, query, limit - len(titles)),
     )
     hits = [_hit(conversation_from(row), None, row["marked"]) for row in titles]

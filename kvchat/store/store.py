@@ -14,7 +14,8 @@ from msgspec import UNSET, UnsetType
 
 from engine.api import Divergence, FinishReason, Metrics, SamplingParams
 from kvchat import paths
-from kvchat.store.copies import ConversationCopy, add_copy, copy_of
+from kvchat.store import deletion
+from kvchat.store.copies import ConversationCopy, add_copy, copy_of, fork_of
 from kvchat.store.database import Database
 from kvchat.store.errors import UNWRITABLE, StoreError
 from kvchat.store.instance import Instance, opening
@@ -34,6 +35,7 @@ from kvchat.store.records import (
     pack_token_ids,
 )
 from kvchat.store.search import search
+from kvchat.store.tree import children, path_to, tree
 
 DEFAULT_SAMPLING = SamplingParams()
 
@@ -56,7 +58,8 @@ class Store:
     def open(cls, path: Path | None = None) -> Self:
         """Open the history at `path` (default: the user's), create it or bring it to this version.
 
-        Messages that a killed program left streaming become stopped, with the text they had.
+        Messages that a killed program left streaming become stopped, with the text they had; those that it deleted are
+        gone.
         """
         path = path or paths.database_file()
         locks = path.with_name(path.name + ".locks")
@@ -68,17 +71,18 @@ class Store:
         with opening(locks):
             database = Database(path)
             store = cls(database, Instance(locks))
-            store._stop_orphans()
+            store._settle_for_the_dead()
         return store
 
     def close(self) -> None:
-        """Release the history. A message of this instance that still streams becomes stopped. Idempotent."""
+        """Release the history. A message of this instance that still streams becomes stopped, and what it deleted is
+        gone for good. Idempotent."""
         if self._closed:
             return
         self._closed = True
         try:
             with self._database.transaction() as connection:
-                _stop(connection, "writer = ?", [self._instance.id])
+                _settle(connection, "= ?", [self._instance.id])
         finally:
             self._database.close()
             self._instance.leave()
@@ -196,6 +200,16 @@ class Store:
         """All of a conversation, for another history."""
         return copy_of(self._database, self.conversation(conversation_id))
 
+    def fork(self, message_id: int, title: str) -> Conversation:
+        """Begin a conversation with copies of the messages that lead to one, token ids included, and of the settings.
+        It goes on where those end."""
+        path = path_to(self._database, message_id)
+        if not path:
+            raise _no_message(message_id)
+        copy = fork_of(self.conversation(path[-1].conversation_id), path, title)
+        self.add_copies([copy])
+        return self.conversation(copy.id)
+
     def add_copies(self, copies: Iterable[ConversationCopy]) -> list[str]:
         """Add conversations, all or none, and return the ids of the new ones: one that is here stays as it is."""
         with self._database.transaction() as connection:
@@ -230,6 +244,8 @@ class Store:
             "writer": self._instance.id,
         }
         with self._database.transaction() as connection:
+            if parent_id is not None:
+                deletion.revive(connection, parent_id)
             message_id = _insert(connection, "messages", row)
             _update(connection, "conversations", conversation_id, {"leaf_id": message_id, "updated_at": now})
         return self.message(message_id)
@@ -273,43 +289,41 @@ class Store:
 
     def path(self, conversation_id: str) -> list[StoredMessage]:
         """The branch that is shown, from its root to the conversation's leaf."""
-        rows = self._database.rows(
-            "WITH RECURSIVE branch (id, parent_id, height) AS ("
-            " SELECT m.id, m.parent_id, 0 FROM conversations c JOIN messages m ON m.id = c.leaf_id WHERE c.id = ?"
-            " UNION ALL"
-            " SELECT m.id, m.parent_id, height + 1 FROM branch JOIN messages m ON m.id = branch.parent_id"
-            f") SELECT {MESSAGE_COLUMNS} FROM branch JOIN ({MESSAGE_TABLES}) ON m.id = branch.id ORDER BY height DESC",
-            conversation_id,
-        )
-        return [message_from(row) for row in rows]
+        rows = self._database.rows("SELECT leaf_id FROM conversations WHERE id = ?", conversation_id)
+        leaf_id = rows[0]["leaf_id"] if rows else None
+        return [] if leaf_id is None else path_to(self._database, leaf_id)
 
     def children(self, message_id: int | None, conversation_id: str) -> list[StoredMessage]:
         """The messages below one, oldest first; below None, the roots."""
-        rows = self._database.rows(
-            f"SELECT {MESSAGE_COLUMNS} FROM {MESSAGE_TABLES} WHERE m.conversation_id = ? AND m.parent_id IS ? "
-            "ORDER BY m.id",
-            conversation_id,
-            message_id,
-        )
-        return [message_from(row) for row in rows]
+        return children(self._database, message_id, conversation_id)
 
     def siblings(self, message_id: int) -> list[StoredMessage]:
         """A message and its alternatives below the same parent, oldest first."""
         message = self.message(message_id)
         return self.children(message.parent_id, message.conversation_id)
 
-    def leaves(self, conversation_id: str) -> list[int]:
-        """The ends of the branches, oldest first: messages without children, and the leaf that is shown. A reply that
-        failed before its first word ends none if another was asked for in its place."""
-        rows = self._database.rows(
-            "SELECT m.id FROM messages m JOIN conversations c ON c.id = m.conversation_id WHERE c.id = ? AND"
-            " (m.id = c.leaf_id OR NOT (m.status = 'failed' AND m.text = '' AND EXISTS (SELECT 1 FROM messages other"
-            "   WHERE other.conversation_id = c.id AND other.parent_id = m.parent_id AND other.id != m.id))"
-            "  AND NOT EXISTS (SELECT 1 FROM messages child"
-            "   WHERE child.conversation_id = m.conversation_id AND child.parent_id = m.id)) ORDER BY m.id",
-            conversation_id,
-        )
-        return [row["id"] for row in rows]
+    def tree(self, conversation_id: str) -> dict[int | None, list[int]]:
+        """The ids of the messages below each message that has any, oldest first; below None, the roots. A reply that
+        failed or was stopped before its first word is not among them if another was asked for in its place, unless it
+        is shown."""
+        return tree(self._database, conversation_id)
+
+    def delete_message(self, message_id: int) -> None:
+        """Delete a message with all that follows it, on every branch. Until this store is closed it can be brought
+        back. Shown is then the newest branch that is left below the same parent, or what led to the message."""
+        with self._database.transaction() as connection:
+            if not deletion.delete(connection, message_id, self._instance.id):
+                raise _no_message(message_id)
+
+    def has_deleted(self, conversation_id: str) -> bool:
+        """Whether there is a deletion in a conversation that can be taken back."""
+        sql = "SELECT 1 FROM messages WHERE conversation_id = ? AND deleted_by = ? AND deletion IS NOT NULL LIMIT 1"
+        return bool(self._database.rows(sql, conversation_id, self._instance.id))
+
+    def undelete(self, conversation_id: str) -> None:
+        """Take the last deletion in a conversation back, and show what it took; nothing if there is none."""
+        with self._database.transaction() as connection:
+            deletion.undelete(connection, conversation_id, self._instance.id)
 
     # Tabs
 
@@ -352,14 +366,16 @@ class Store:
         """
         return search(self._database, query, limit)
 
-    def _stop_orphans(self) -> None:
+    def _settle_for_the_dead(self) -> None:
         living = self._instance.living()
         with self._database.transaction() as connection:
-            _stop(connection, f"writer NOT IN ({', '.join('?' * len(living))})", living)
+            _settle(connection, f"NOT IN ({', '.join('?' * len(living))})", living)
 
 
-def _stop(connection: Connection, which: str, values: list[str]) -> None:
-    connection.execute(f"UPDATE messages SET status = 'stopped' WHERE status = 'streaming' AND {which}", values)
+def _settle(connection: Connection, which: str, values: list[str]) -> None:
+    """End what the instances for which `which` holds had begun."""
+    connection.execute(f"UPDATE messages SET status = 'stopped' WHERE status = 'streaming' AND writer {which}", values)
+    deletion.purge(connection, f"deleted_by {which}", values)
 
 
 def _insert(connection: Connection, table: str, row: Mapping[str, object]) -> int:

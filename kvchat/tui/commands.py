@@ -45,12 +45,16 @@ class ChatCommands(Provider):
 
     def _commands(self) -> Iterator[Command]:
         chat, app = self._chat, self.app
-        for node, bindings in ((chat, [*keys.TABS, *keys.REPLY, *keys.VIEW]), (app, keys.PROGRAM)):
+        for node, bindings in ((chat, [*keys.TABS, *keys.MESSAGES, *keys.REPLY, *keys.VIEW]), (app, keys.PROGRAM)):
             for binding in bindings:
                 name = binding.action.partition("(")[0]
                 if name != "command_palette" and node.check_action(name, ()):
                     yield binding.description, binding.tooltip, partial(app.run_action, binding.action, node)
-        yield "Reopen tab", "Open the tab closed last again", chat.action_reopen_tab
+        for title, action in (("Copy message", "copy_message"), ("Delete message", "delete_message")):
+            if chat.check_action(action, ()):
+                yield title, "The one you went to, else the last", partial(app.run_action, action, chat)
+        for index, text in enumerate(chat.workspace.active.queued):
+            yield "Take back queued message", printable(text), partial(chat.take_back, index)
         yield "Fold long messages", "Show long messages in full, or only their beginning", chat.action_toggle_folds
         yield "Expand pastes", "Put pasted texts into the composer, to edit them", chat.action_expand_pastes
         yield "Model", "Choose or install a model", cast("KvChatApp", app).pick_model

@@ -21,6 +21,7 @@ TABS = [
     _key("ctrl+w", "close_tab", "Close tab", "Close the tab; the conversation stays in the history"),
     _key("ctrl+o", "open_conversation", "Open conversation", "Open any conversation of the history"),
     _key("alt+s", "toggle_sidebar", "Sidebar", "List all conversations at the left; again closes it"),
+    _key("alt+t", "reopen_tab", "Reopen tab", "Open the tab closed last again"),
     _key("f2", "rename_tab", "Rename tab", "Give the conversation a title"),
     _key("ctrl+pagedown", "step_tab(1)", "Next tab", "Show the tab to the right"),
     _key("ctrl+pageup", "step_tab(-1)", "Previous tab", "Show the tab to the left"),
@@ -29,10 +30,20 @@ TABS = [
 ]
 NUMBERED_TABS = [_key(f"alt+{n}", f"show_tab({n})", f"Tab {n}", "Show a tab by its number") for n in range(1, 10)]
 _ALL_NUMBERS = replace(NUMBERED_TABS[0], key_display="alt+1…9")
+MESSAGES = [
+    _key("alt+up,ctrl+up", "message_cursor(-1)", "Message above", "Go to the message above, to do something with it"),
+    _key("alt+down,ctrl+down", "message_cursor(1)", "Message below", "Go to the message below, or back to writing"),
+    _key("alt+e", "edit_message", "Edit message", "Change your message and send it again, as a branch"),
+    _key("alt+f", "fork", "Fork", "Go on from here in a new tab that shares the KV"),
+    _key("alt+k", "copy_code", "Copy code", "Copy the code of the message, or one block of it"),
+    _key("alt+z", "undelete", "Undelete", "Bring back the message that was deleted last"),
+]
+"""Those that mean a message mean the one that the cursor is on, else the last."""
 REPLY = [
     _key("ctrl+g", "edit_outside", "Edit outside", "Write the message in $EDITOR"),
     _key("escape", "stop", "Stop", "Stop the reply and keep what arrived", footer=True),
     _key("f5", "retry", "Try again", "Ask again for a reply that failed or was stopped", footer=True),
+    _key("alt+c", "continue_reply", "Continue", "Let a reply that was stopped or cut go on"),
     _key("alt+r", "regenerate", "Regenerate", "Ask for another reply, as a branch"),
     _key("alt+p", "step_branch(-1)", "Previous branch", "Show the branch before this one"),
     _key("alt+n", "step_branch(1)", "Next branch", "Show the branch after this one"),
@@ -62,18 +73,21 @@ for digit in range(10):
 
 def rebindable() -> list[Binding]:
     """What the settings can give another key, by `id`."""
-    return [*TABS, *NUMBERED_TABS, *REPLY, *VIEW, *PROGRAM]
+    return [*TABS, *NUMBERED_TABS, *MESSAGES, *REPLY, *VIEW, *PROGRAM]
 
 
 def sections(keymap: Mapping[str, str]) -> dict[str, Sequence[BindingType]]:
     """Every key by topic, for the help; `keymap` is what the settings change."""
     from kvchat.tui.keymap import rebound
+    from kvchat.tui.message_keys import ACTIONS, MOVES
     from kvchat.tui.widgets.composer import Editor
 
     numbered = rebound(NUMBERED_TABS, keymap) if any(tab.id in keymap for tab in NUMBERED_TABS) else [_ALL_NUMBERS]
     return {
         "Writing": Editor.BINDINGS,
         "Tabs": [*rebound(TABS, keymap), *numbered],
+        "Messages": rebound(MESSAGES, keymap),
+        "On a message": [*MOVES, *ACTIONS],
         "Replies": rebound(REPLY, keymap),
         "View": rebound(VIEW, keymap),
         "Program": rebound(PROGRAM, keymap),

@@ -59,6 +59,11 @@ def message_of(text: str) -> str:
     return text[1:] if text.startswith("//") else text
 
 
+def written(text: str) -> str:
+    """What to write for a message that was sent."""
+    return f"/{text}" if text.startswith("/") else text
+
+
 async def run(chat: ChatScreen, text: str) -> None:
     """Obey a command. Raises CommandError, StoreError."""
     name, _, argument = text[1:].partition(" ")
@@ -155,7 +160,45 @@ async def _retry(chat: ChatScreen, _: str) -> None:
 async def _regenerate(chat: ChatScreen, _: str) -> None:
     if not chat.workspace.active.can_regenerate:
         raise CommandError("there is no reply here that could be made again")
-    chat.action_regenerate()
+    await chat.action_regenerate()
+
+
+async def _continue(chat: ChatScreen, _: str) -> None:
+    if not chat.workspace.active.can_continue:
+        raise CommandError("no reply was stopped or cut here: nothing to continue")
+    await chat.action_continue_reply()
+
+
+async def _edit(chat: ChatScreen, _: str) -> None:
+    if not chat.editable:
+        raise CommandError("there is no message of yours here")
+    await chat.action_edit_message()
+
+
+async def _fork(chat: ChatScreen, _: str) -> None:
+    if not chat.check_action("fork", ()):
+        raise CommandError("there is no complete message here to fork at")
+    await chat.action_fork()
+
+
+async def _delete(chat: ChatScreen, _: str) -> None:
+    if not chat.check_action("delete_message", ()):
+        raise CommandError("there is no message here to delete, or a reply is running")
+    chat.action_delete_message()
+
+
+async def _undelete(chat: ChatScreen, _: str) -> None:
+    if not chat.workspace.active.can_undelete:
+        raise CommandError("nothing was deleted here that could come back")
+    chat.action_undelete()
+
+
+async def _code(chat: ChatScreen, _: str) -> None:
+    chat.action_copy_code()
+
+
+async def _reopen(chat: ChatScreen, _: str) -> None:
+    await chat.action_reopen_tab()
 
 
 async def _stop(chat: ChatScreen, _: str) -> None:
@@ -225,10 +268,17 @@ COMMANDS = (
     SlashCommand("attach", "PATH", "Attach a text file, as @ before its path does", _attach),
     SlashCommand("retry", "", "Ask again for a reply that failed or was stopped", _retry),
     SlashCommand("regenerate", "", "Ask for another reply; the old one stays as a branch", _regenerate),
+    SlashCommand("continue", "", "Let a reply that was stopped or cut go on", _continue),
+    SlashCommand("edit", "", "Change your last message and send it again, as a branch", _edit),
+    SlashCommand("fork", "", "Go on in a new tab that shares the KV of this one", _fork),
+    SlashCommand("delete", "", "Delete the last message, or the one you went to", _delete),
+    SlashCommand("undelete", "", "Bring back what was deleted last", _undelete),
     SlashCommand("stop", "", "Stop the reply and keep what arrived", _stop),
     SlashCommand("new", "", "Start a conversation with the default persona", _new),
     SlashCommand("close", "", "Close the tab; the conversation stays in the history", _close),
+    SlashCommand("reopen", "", "Open the tab closed last again", _reopen),
     SlashCommand("clear", "", "Start over with the same persona", _clear),
+    SlashCommand("code", "", "Copy the code of the last reply, or one block of it", _code),
     SlashCommand("copy", "", "Copy the last reply to the clipboard", _copy),
     SlashCommand("stats", "", "Show where the time of the last reply went, and why", _stats),
     SlashCommand("find", "TEXT", "Search all conversations", _find),

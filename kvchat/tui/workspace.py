@@ -12,6 +12,7 @@ from engine.client import EngineClient
 from engine.config import EngineConfig
 from kvchat.config import Config
 from kvchat.conversation import Change, ConversationController
+from kvchat.fork import Fork
 from kvchat.personas import Persona, Personas
 from kvchat.store import Conversation, ConversationCopy, SearchHit, Store, StoredMessage, StoreError, Tab
 from kvchat.titles import Titler
@@ -141,6 +142,16 @@ class Workspace:
             leaf_id = self._store.append_message(new.id, leaf_id, message.role, message.text, status=message.status).id
         return self._open(Tab(new.id))
 
+    def fork(self, tab: ConversationController, message: StoredMessage) -> ConversationController:
+        """Go on from a message in a new tab beside this one: what leads to it is copied, with its tokens, so that the
+        engine finds their KV. Raises StoreError."""
+        title = f"Fork of {tab.title.removeprefix('Fork of ')}"
+        new = self._restored(Tab(self._store.fork(message.id, title).id))
+        new.fork = Fork.behind(new.messages)
+        self.tabs.insert(self.tabs.index(tab) + 1, new)
+        self.save()
+        return new
+
     def open_stored(self, conversation_id: str) -> ConversationController:
         """Open a conversation of the history, or find its tab. Raises StoreError."""
         closed = next((tab for tab in self._closed if tab.conversation_id == conversation_id), None)
@@ -241,7 +252,7 @@ class Workspace:
         return next((each for each in self.personas.all if each.name == conversation.persona), None)
 
     def _forget_if_empty(self, tab: ConversationController) -> bool:
-        empty = not (tab.messages or tab.unsent)
+        empty = not (tab.messages or tab.unsent or tab.can_undelete)
         if empty:
             self._store.delete_conversation(tab.id)
         return empty

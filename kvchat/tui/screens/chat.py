@@ -23,6 +23,7 @@ from kvchat.tui.context_guard import ContextGuard
 from kvchat.tui.external_editor import EditorError, edit
 from kvchat.tui.format import printable
 from kvchat.tui.monitor import Monitor
+from kvchat.tui.screens.messages import MessageScreen
 from kvchat.tui.screens.sides import SideScreen
 from kvchat.tui.widgets.chat_pane import ChatPane
 from kvchat.tui.widgets.composer import Composer
@@ -43,10 +44,10 @@ DEBUG_REFRESH_S = 0.5
 _PANEL_MODES: tuple[PanelMode, ...] = ("full", "compact", "off", "debug")
 
 
-class ChatScreen(SideScreen):
+class ChatScreen(MessageScreen, SideScreen):
     """Shows the workspace and changes it as the user wants."""
 
-    BINDINGS = [*keys.TABS, *keys.NUMBERED_TABS, *keys.REPLY, *keys.VIEW]
+    BINDINGS = [*keys.TABS, *keys.NUMBERED_TABS, *keys.MESSAGES, *keys.REPLY, *keys.VIEW]
     AUTO_FOCUS = "Editor"
 
     def __init__(self, workspace: Workspace, ui: UiConfig) -> None:
@@ -126,7 +127,7 @@ class ChatScreen(SideScreen):
             await self._switcher.mount(pane)
         self._switcher.current = pane.id
         pane.focus_composer()
-        pane.transcript.changed()
+        pane.changed("messages")
         self._refresh_around()
         self._ask_about_context()
 
@@ -148,7 +149,7 @@ class ChatScreen(SideScreen):
         self.refresh_panel()
         self._watch()
         tab = self.workspace.active
-        bound = (tab.reply is not None, tab.can_retry, tab.can_regenerate, tab.branch_place[1])
+        bound = (tab.reply is not None, tab.can_retry, tab.can_continue, tab.can_undelete, tab.messages[-1:])
         if bound != self._bound:
             self._bound = bound
             self.refresh_bindings()
@@ -234,20 +235,12 @@ class ChatScreen(SideScreen):
             composer.editor.move_cursor(composer.editor.document.end)
 
     def action_stop(self) -> None:
-        if not self.active_pane.composer.close_completions():
+        if not (self.active_pane.composer.close_completions() or self.action_leave()):
             self.workspace.active.stop()
 
     def action_retry(self) -> None:
         with self.complaining():
             self.workspace.active.retry()
-
-    def action_regenerate(self) -> None:
-        with self.complaining():
-            self.workspace.active.regenerate()
-
-    def action_step_branch(self, step: int) -> None:
-        with self.complaining():
-            self.workspace.active.step_branch(step)
 
     def action_copy_reply(self) -> None:
         if text := self.workspace.active.last_reply:
@@ -299,6 +292,11 @@ class ChatScreen(SideScreen):
     def active_pane(self) -> ChatPane:
         return self.pane_of(self.workspace.active)
 
+    @property
+    def marked(self) -> int | None:
+        pane = self._panes.get(self.workspace.active.id)
+        return pane.transcript.marked if pane else None
+
     def focus_composer(self) -> None:
         self.active_pane.focus_composer()
 
@@ -308,6 +306,7 @@ class ChatScreen(SideScreen):
 
     def on_mouse_up(self) -> None:
         """Wherever the user clicked, they go on writing."""
+        self._tab_bar.drop()
         self.focus_composer()
 
     # Common
@@ -321,10 +320,6 @@ class ChatScreen(SideScreen):
                 return not self.is_elsewhere
             case "retry":
                 return self.workspace.active.can_retry
-            case "regenerate":
-                return self.workspace.active.can_regenerate
             case "show_cost":
                 return any(message.metrics for message in self.workspace.active.measured_messages)
-            case "step_branch":
-                return self.workspace.active.reply is None and self.workspace.active.branch_place[1] > 1
-        return True
+        return super().check_action(action, parameters)

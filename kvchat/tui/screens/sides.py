@@ -31,6 +31,11 @@ class SideScreen(TabScreen):
         """Draw the panel soon."""
         raise NotImplementedError
 
+    @property
+    def marked(self) -> int | None:
+        """The id of the message that the cursor is on."""
+        raise NotImplementedError
+
     def focus_composer(self) -> None:
         raise NotImplementedError
 
@@ -97,9 +102,9 @@ class SideScreen(TabScreen):
         self.action_show_cost(event.message_id)
 
     def action_show_cost(self, message_id: int | None = None) -> None:
-        """Show where the time of a reply went; by default of the last one that says."""
+        """Show where the time of a reply went; by default of the marked one, else of the last one that says."""
         from kvchat.tui.screens.cost import CostScreen
 
         tab, persona = self.workspace.active, self.workspace.persona_of(self.workspace.active)
         prompt = persona.system_prompt if persona else None
-        self.app.push_screen(CostScreen(tab.conversation, tab.measured_messages, message_id, prompt))
+        self.app.push_screen(CostScreen(tab.conversation, tab.measured_messages, message_id or self.marked, prompt))

@@ -186,6 +186,17 @@ class TabScreen(Screen[None]):
         if tab := self.workspace.find(event.conversation_id):
             self.close_tab(tab)
 
+    @on(TabBar.MoveWanted)
+    def _move_wanted(self, event: TabBar.MoveWanted) -> None:
+        if tab := self.workspace.find(event.conversation_id):
+            with self.complaining():
+                self.workspace.move(tab, event.step)
+            self.tabs_changed()
+
+    @on(TabBar.RenameWanted)
+    def _rename_wanted(self) -> None:
+        self.action_rename_tab()
+
     @on(TabBar.NewWanted)
     async def _new_wanted(self) -> None:
         await self.action_new_tab()

@@ -13,10 +13,11 @@ from textual.widgets import Static
 
 from kvchat.conversation import Change, ConversationController
 from kvchat.personas import Persona
-from kvchat.store import StoreError
-from kvchat.tui.slash import is_command, message_of
+from kvchat.store import StoredMessage, StoreError
+from kvchat.tui.slash import is_command, message_of, written
 from kvchat.tui.widgets.completions import Complete
 from kvchat.tui.widgets.composer import Composer
+from kvchat.tui.widgets.message_bar import MessageBar
 from kvchat.tui.widgets.transcript import Transcript
 from kvchat.tui.widgets.welcome import Welcome
 
@@ -49,12 +50,17 @@ class ChatPane(Vertical):
         self._run_command = run_command
         self._welcome = Welcome(persona)
         self._more_below = MoreBelow()
+        self.bar = MessageBar()
+        self._marked_index = 0
+        self._edited: tuple[int, str] | None = None
+        """The message that is being changed, and the draft that stood in the composer before."""
         self._draft_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
         yield self._welcome
         yield self.transcript
         yield self._more_below
+        yield self.bar
         yield self.composer
 
     def on_mount(self) -> None:
@@ -63,13 +69,73 @@ class ChatPane(Vertical):
     def focus_composer(self) -> None:
         self.screen.set_focus(self.composer.editor)
 
+    async def mark(self, message_id: int, focus: bool) -> None:
+        """Put the cursor on a message, and the keys with it or not."""
+        await self.transcript.mark(message_id)
+        self._show_bar()
+        if focus and self.bar.display:
+            self.screen.set_focus(self.bar)
+
+    def leave(self) -> bool:
+        """Give up an edit, else take the cursor away; whether there was one."""
+        if self._edited:
+            self.call_later(self._end_edit)
+        elif self.transcript.marked is not None:
+            self.call_later(self._unmark)
+        else:
+            return False
+        self.focus_composer()
+        return True
+
+    async def edit(self, message: StoredMessage) -> None:
+        """Put a message into the composer, to be sent again in its place."""
+        await self._unmark()
+        await self._end_edit()
+        self._edited = message.id, self.composer.draft
+        self.composer.tell("Editing · Enter sends it as a branch · Esc leaves it as it was")
+        await self.composer.set_draft(written(message.text))
+        self.focus_composer()
+
+    async def _end_edit(self) -> None:
+        if self._edited:
+            (_, draft), self._edited = self._edited, None
+            self.composer.tell("")
+            await self.composer.set_draft(draft)
+
+    async def _unmark(self) -> None:
+        await self.transcript.mark(None)
+        self._show_bar()
+
+    def _keep_mark(self) -> None:
+        """Where the marked message is not any more, the one that has its place now is marked, or the last."""
+        messages, marked = self.controller.messages, self.transcript.marked
+        if messages and marked is not None and all(each.id != marked for each in messages):
+            self.transcript.marked = messages[min(self._marked_index, len(messages) - 1)].id
+            self.call_later(self.transcript.mark, self.transcript.marked)
+        self._show_bar()
+
+    def _show_bar(self) -> None:
+        for index, message in enumerate(self.controller.messages):
+            if message.id == self.transcript.marked:
+                self._marked_index = index
+                self.bar.show(self.controller.place(message))
+                break
+        else:
+            if self.bar.has_focus:
+                self.focus_composer()
+            self.bar.hide()
+
     def changed(self, change: Change) -> None:
         """The controller has something new."""
         match change:
             case "messages" | "reply" | "ended" | "queue":
                 self._show_welcome()
                 self.transcript.changed()
+                if change != "reply":
+                    self._keep_mark()
             case "draft":
+                self._edited = None
+                self.composer.tell("")
                 self.call_later(self.composer.set_draft, self.controller.draft)
 
     def _show_welcome(self) -> None:
@@ -88,17 +154,24 @@ class ChatPane(Vertical):
                 await self.composer.set_draft(written)
             return
         try:
-            self.controller.send(message_of(event.text))
+            if self._edited:
+                self.controller.edit(self._edited[0], message_of(event.text))
+            else:
+                self.controller.send(message_of(event.text))
         except StoreError as error:
             self.controller.draft = draft
             self.notify(f"not sent: {error}", severity="error", markup=False)
             return
-        await self.composer.clear()
+        await self._unmark()
+        if self._edited:
+            await self._end_edit()
+        else:
+            await self.composer.clear()
         self.transcript.to_end()
 
     @on(Composer.Changed)
     def _keep_draft(self, event: Composer.Changed) -> None:
-        if event.draft == self.controller.draft:
+        if self._edited or event.draft == self.controller.draft:
             return
         self.controller.draft = event.draft
         if self._draft_timer:
@@ -110,7 +183,17 @@ class ChatPane(Vertical):
         event.stop()
         text = self.controller.unqueue() or self.controller.last_sent
         if text:
-            await self.composer.set_draft(text)
+            await self.composer.set_draft(written(text))
+
+    @on(Transcript.QueuedClicked)
+    async def _queued_clicked(self, event: Transcript.QueuedClicked) -> None:
+        event.stop()
+        await self.take_back(event.index)
+
+    async def take_back(self, index: int) -> None:
+        """Put a message that waits into the composer, before what stands there."""
+        if text := self.controller.unqueue(index):
+            await self.composer.set_draft("\n\n".join(filter(None, [written(text), self.composer.draft])))
 
     @on(Transcript.FollowChanged)
     def _show_more_below(self, event: Transcript.FollowChanged) -> None:

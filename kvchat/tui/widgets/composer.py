@@ -67,6 +67,7 @@ class Editor(TextArea):
         Binding("enter", "send", "Send"),
         Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line"),
         Binding("tab", "complete", show=False, tooltip="Complete a /command, or an @path to attach the file"),
+        Binding("escape", "screen.leave", show=False, tooltip="Give up an edit, or leave the message you went to"),
     ]
 
     def __init__(self, composer: Composer) -> None:
@@ -231,6 +232,11 @@ class Composer(Vertical):
     def forecast(self, text: str, warn: bool) -> None:
         """Say something about sending, in the frame below the text."""
         self.border_subtitle = Content.styled(text, "$text-warning" if warn else "$foreground-muted")
+
+    def tell(self, what: str) -> None:
+        """Say in the frame above the text what is written here; nothing for a new message."""
+        self.border_title = Content(what)
+        self.set_class(bool(what), "-editing")
 
     async def recall(self) -> None:
         """Have the last message brought back, unless something is pasted here."""

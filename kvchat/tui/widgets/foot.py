@@ -87,6 +87,8 @@ def ending(message: StoredMessage) -> Content:
         parts.append(Content.styled(_ENDINGS["aborted"], "$text-warning"))
     elif message.finish_reason in _ENDINGS:
         parts.append(Content.styled(_ENDINGS[message.finish_reason], "$text-warning"))
+    if message.token_ids and (message.status in ("failed", "stopped") or message.finish_reason == "length"):
+        parts.append(Content("Alt+C continues"))
     if message.status in ("failed", "stopped"):
         parts.append(Content("F5 tries again"))
     if message.metrics and message.metrics.ttft_s is not None:

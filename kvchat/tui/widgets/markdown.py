@@ -34,7 +34,7 @@ class ReplyMarkdown(Markdown):
     """A reply. HTML is text, a line break is a line break, and a link is a message, never an opened browser."""
 
     def __init__(self) -> None:
-        super().__init__(parser_factory=_parser, open_links=False)
+        super().__init__(parser_factory=parser, open_links=False)
         self._complete = False
 
     def get_block_class(self, block_name: str) -> type[MarkdownBlock]:
@@ -55,7 +55,8 @@ class ReplyMarkdown(Markdown):
 
 
 @cache
-def _parser() -> MarkdownIt:
+def parser() -> MarkdownIt:
+    """Markdown as the replies are read."""
     parser = MarkdownIt("gfm-like", {"html": False})
     parser.core.ruler.push("line_breaks", _keep_line_breaks)
     return parser

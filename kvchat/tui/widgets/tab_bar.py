@@ -8,7 +8,7 @@ from typing import Literal
 from textual.app import ComposeResult
 from textual.containers import HorizontalScroll
 from textual.content import Content
-from textual.events import Click
+from textual.events import Click, MouseDown, MouseMove
 from textual.message import Message
 from textual.widgets import Static
 
@@ -43,8 +43,10 @@ class _OfTab(Message):
 
 
 class TabLabel(Static):
-    """One tab: a click shows its conversation, a middle click or one on the cross closes it."""
+    """One tab: a click shows its conversation, a double click renames it, a middle click or one on the cross closes
+    it, and it can be dragged to another place."""
 
+    ALLOW_SELECT = False
     CROSS = " ✕ "
 
     def __init__(self) -> None:
@@ -65,8 +67,20 @@ class TabLabel(Static):
             )
         )
 
+    def on_mouse_down(self, event: MouseDown) -> None:
+        if self._view and event.button == 1:
+            self.post_message(TabBar.Seized(self._view.conversation_id))
+
+    def on_mouse_move(self, event: MouseMove) -> None:
+        if self._view:
+            right_half = event.x >= self.size.width // 2
+            self.post_message(TabBar.DraggedOver(self._view.conversation_id, right_half))
+
     def on_click(self, event: Click) -> None:
         if self._view is None:
+            return
+        if event.chain == 2 and event.button == 1:
+            self.post_message(TabBar.RenameWanted())
             return
         on_cross = self._view.active and event.x >= self.size.width - len(self.CROSS)
         wanted = TabBar.CloseWanted if on_cross or event.button == 2 else TabBar.TabWanted
@@ -96,6 +110,26 @@ class TabBar(HorizontalScroll, can_focus=False):
     class CloseWanted(_OfTab):
         """The user wants this tab closed."""
 
+    class MoveWanted(_OfTab):
+        """The user drags this tab so many places to the right."""
+
+        def __init__(self, conversation_id: str, step: int) -> None:
+            super().__init__(conversation_id)
+            self.step = step
+
+    class Seized(_OfTab):
+        """The mouse button went down on this tab."""
+
+    class DraggedOver(_OfTab):
+        """The mouse moved over this tab."""
+
+        def __init__(self, conversation_id: str, right_half: bool) -> None:
+            super().__init__(conversation_id)
+            self.right_half = right_half
+
+    class RenameWanted(Message):
+        """The user wants another title for the tab that is shown."""
+
     class NewWanted(Message):
         """The user wants another tab."""
 
@@ -105,6 +139,8 @@ class TabBar(HorizontalScroll, can_focus=False):
     def __init__(self) -> None:
         super().__init__()
         self._views: list[TabView] = []
+        self._dragged = ""
+        """The tab under the mouse button that is down."""
 
     def compose(self) -> ComposeResult:
         yield SidebarSwitch(" ≡ ", markup=False)
@@ -115,6 +151,23 @@ class TabBar(HorizontalScroll, can_focus=False):
         if views != self._views:
             self._views = views
             self.call_later(self._draw)
+
+    def drop(self) -> None:
+        """The mouse button is up."""
+        self._dragged = ""
+
+    def on_tab_bar_seized(self, event: Seized) -> None:
+        event.stop()
+        self._dragged = event.conversation_id
+
+    def on_tab_bar_dragged_over(self, event: DraggedOver) -> None:
+        """Move the dragged tab once it is past the middle of another: tabs of different widths would flicker."""
+        event.stop()
+        ids = [view.conversation_id for view in self._views]
+        if self._dragged in ids and event.conversation_id in ids:
+            step = ids.index(event.conversation_id) - ids.index(self._dragged)
+            if step and event.right_half == (step > 0):
+                self.post_message(self.MoveWanted(self._dragged, step))
 
     def on_resize(self) -> None:
         self.call_later(self._draw)

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from textual import on
 from textual.containers import VerticalScroll
-from textual.events import Show
+from textual.events import Click, Show
 from textual.message import Message
 from textual.widgets import Static
 
 from kvchat.conversation import ConversationController
+from kvchat.fork import Fork
 from kvchat.store import StoredMessage
-from kvchat.tui.format import count
+from kvchat.tui.format import count, tokens
 from kvchat.tui.widgets.user_message import UserMessage
 
 if TYPE_CHECKING:
@@ -40,6 +41,20 @@ class Transcript(VerticalScroll, can_focus=False):
     class EarlierWanted(Message):
         """The user wants the older messages."""
 
+    class Clicked(Message):
+        """The user clicked a message."""
+
+        def __init__(self, message_id: int) -> None:
+            super().__init__()
+            self.message_id = message_id
+
+    class QueuedClicked(Message):
+        """The user clicked a message that waits."""
+
+        def __init__(self, index: int) -> None:
+            super().__init__()
+            self.index = index
+
     class FollowChanged(Message):
         """The end of the transcript stays in view from now on, or does not."""
 
@@ -57,6 +72,8 @@ class Transcript(VerticalScroll, can_focus=False):
         self._replies: dict[int, AssistantMessage] = {}
         """Those of them that are replies."""
         self._queued: list[UserMessage] = []
+        self.marked: int | None = None
+        """The id of the message that the cursor is on."""
         self._follows = True
         self._stale = True
         self._scheduled = False
@@ -82,6 +99,30 @@ class Transcript(VerticalScroll, can_focus=False):
         await self.catch_up()
         self.call_after_refresh(self.scroll_to_widget, self._mounted[message_id], animate=False, top=True)
 
+    async def mark(self, message_id: int | None) -> None:
+        """Put the cursor on a message and bring it into view, or take the cursor away."""
+        self.marked = message_id
+        self._stale = True
+        index = next((i for i, each in enumerate(self.controller.messages) if each.id == message_id), None)
+        if index is not None:
+            self._first = min(self._first, index)
+        await self.catch_up()
+        if index is not None:
+            widget = self._mounted[self.controller.messages[index].id]
+            self.call_after_refresh(self.scroll_to_widget, widget, animate=False)
+
+    def on_click(self, event: Click) -> None:
+        """Tell which message was clicked, unless text was selected in it."""
+        if event.widget is None or self.screen.get_selected_text():
+            return
+        above = set(event.widget.ancestors_with_self)
+        for message_id, widget in self._mounted.items():
+            if widget in above:
+                self.post_message(self.Clicked(message_id))
+        for index, queued in enumerate(self._queued):
+            if queued in above:
+                self.post_message(self.QueuedClicked(index))
+
     def toggle_folds(self) -> None:
         """Fold or unfold all long messages."""
         for message in self.query(UserMessage):
@@ -97,16 +138,24 @@ class Transcript(VerticalScroll, can_focus=False):
         await self._mount_messages()
         await self._show_queue()
         reply = self.controller.reply
-        place, branches = self.controller.branch_place
-        last = self.controller.messages[-1].id if self.controller.messages else None
         for message in self.controller.messages[self._first :]:
-            if widget := self._replies.get(message.id):
-                if reply and reply.message_id == message.id:
-                    await widget.show_reply(reply)
-                else:
-                    await widget.show_message(
-                        message, f"branch {place}/{branches}" if message.id == last and branches > 1 else ""
-                    )
+            widget = self._mounted[message.id]
+            widget.set_class(message.id == self.marked, "-marked")
+            if isinstance(widget, UserMessage):
+                widget.show_note(self._note(message))
+            elif reply and reply.message_id == message.id:
+                await widget.show_reply(reply)
+            else:
+                await widget.show_message(message, self._note(message))
+
+    def _note(self, message: StoredMessage) -> str:
+        """What there is to say about the place of a message in the tree."""
+        place, siblings = self.controller.place(message)
+        fork = self.controller.fork
+        parts = [f"branch {place}/{siblings}"] if siblings > 1 else []
+        if fork and fork.at == message.id:
+            parts.append(fork_note(fork))
+        return " · ".join(parts)
 
     @on(EarlierWanted)
     async def show_earlier(self) -> None:
@@ -179,3 +228,10 @@ class Transcript(VerticalScroll, can_focus=False):
             self.post_message(self.FollowChanged(follows))
         if new_value == 0 and old_value > 0 and self._first:
             self.post_message(self.EarlierWanted())
+
+
+def fork_note(fork: Fork) -> str:
+    """Where a conversation comes from, and what it cost."""
+    if fork.shared is None:
+        return f"forked here: {tokens(fork.tokens)} go along"
+    return f"forked here: {tokens(fork.shared)} shared, {count(fork.recomputed)} recomputed"

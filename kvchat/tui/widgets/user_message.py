@@ -19,15 +19,21 @@ class UserMessage(Static):
         super().__init__(markup=False, classes="-queued" if queued else "")
         self.text = text
         self._lines = printable(text).split("\n")
-        self._queued = queued
         self._folds = len(self._lines) > FOLD_ABOVE
         self._folded = self._folds
+        self._note = "queued · sent after this reply · Up takes it back" if queued else ""
 
     def on_mount(self) -> None:
         self._draw()
 
     def on_click(self) -> None:
         self.toggle()
+
+    def show_note(self, note: str) -> None:
+        """Say something below the text."""
+        if note != self._note:
+            self._note = note
+            self._draw()
 
     def toggle(self) -> None:
         """Fold or unfold a long message."""
@@ -42,6 +48,6 @@ class UserMessage(Static):
             parts.append((f"\n… {count(len(self._lines) - FOLDED_LINES)} more lines", "$foreground-muted"))
         else:
             parts.append("\n".join(self._lines))
-        if self._queued:
-            parts.append(("\nqueued · sent after this reply", "$foreground-muted"))
+        if self._note:
+            parts.append((f"\n{self._note}", "$foreground-muted"))
         self.update(Content.assemble(*parts))

@@ -112,7 +112,10 @@ class ScriptedClient(EngineClient):
         fresh = messages if divergence else [message for message in messages if not message.token_ids]
         new = self._tokens(sum(len(message.text.split()) for message in fresh))
         self.fed[request_id] = (*kept, *new)
-        self.emit(Accepted(request_id, len(kept) + len(new), new, divergence))
+        begun = messages[-1] if messages[-1].role == "assistant" else None
+        self.emit(Accepted(request_id, len(kept) + len(new), new, divergence, begun.text if begun else ""))
+        if begun:
+            self._produced[request_id].append(TokenDelta(request_id, begun.text, begun.token_ids))
         return new
 
     def queue(self, request_id: str, reason: str) -> None:
@@ -131,7 +134,9 @@ class ScriptedClient(EngineClient):
         deltas = self._produced[request_id]
         token_ids = tuple(token for delta in deltas for token in delta.token_ids)
         text = "".join(delta.text for delta in deltas)
-        self.emit(Finished(request_id, finish_reason, text, token_ids, metrics(len(token_ids))))
+        messages = self.requests[request_id].messages
+        begun = len(messages[-1].token_ids) if messages[-1].role == "assistant" else 0
+        self.emit(Finished(request_id, finish_reason, text, token_ids, metrics(len(token_ids) - begun)))
 
     def refuse(self, request_id: str, error: str, for_good: bool = False, too_long: bool = False) -> None:
         self.emit(Failed(request_id, error, refused=for_good or too_long, too_long=too_long))

@@ -12,6 +12,7 @@ from textual.widgets import Input
 
 from kvchat.store import Store
 from kvchat.tui import keys
+from kvchat.tui.message_keys import ACTIONS
 
 
 async def test_a_persona_is_picked_with_a_look_at_its_prompt(open_chat: Open) -> None:
@@ -38,10 +39,10 @@ async def test_picking_a_persona_can_be_cancelled(open_chat: Open) -> None:
 
 
 async def test_the_help_shows_every_key(open_chat: Open) -> None:
-    async with open_chat(size=(120, 60)) as chat:
+    async with open_chat(size=(120, 100)) as chat:
         await chat.press("f1")
         await chat.shows("Keys")
-        for bindings in (keys.TABS, keys.REPLY, keys.VIEW, keys.PROGRAM):
+        for bindings in (keys.TABS, keys.MESSAGES, ACTIONS, keys.REPLY, keys.VIEW, keys.PROGRAM):
             for binding in bindings:
                 assert binding.tooltip in chat.text
         await chat.press("escape")

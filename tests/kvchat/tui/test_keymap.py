@@ -18,7 +18,7 @@ def load(tmp_path: Path, table: str) -> Config:
 
 async def test_another_key_does_what_the_usual_one_did_and_that_one_no_more(open_chat: Open, tmp_path: Path) -> None:
     config = load(tmp_path, 'new_tab = "Ctrl+Y"\nhelp = "f7, f8"')
-    async with open_chat(size=(120, 60), config=config) as chat:
+    async with open_chat(size=(120, 100), config=config) as chat:
         await chat.shows("Ctrl+Y  new tab", "F7  all keys", "^y New tab")
         await chat.press("ctrl+t")
         await chat.press("ctrl+y")
@@ -70,7 +70,7 @@ def test_a_key_that_cannot_be_had_says_why_and_where(tmp_path: Path, table: str,
     assert str(error.value) == f"{tmp_path / 'config.toml'}{problem}"
 
 
-@pytest.mark.parametrize("key", ["f12", "ctrl+y", "alt+r,ctrl+r", "ctrl+shift+t", "alt+1,f12", "ctrl+up"])
+@pytest.mark.parametrize("key", ["f12", "ctrl+y", "alt+r,ctrl+r", "ctrl+shift+t", "alt+1,f12", "ctrl+shift+up"])
 def test_usual_keys_are_taken(tmp_path: Path, key: str) -> None:
     others = 'regenerate = "f10"\ntab_1 = "f11"\n'
     assert load(tmp_path, f'{others}new_tab = "{key}"').keys["new_tab"] == key

@@ -139,7 +139,7 @@ async def test_find_opens_the_history_with_the_words(open_chat: Open) -> None:
 
 
 async def test_the_help_and_the_palette_know_every_command(open_chat: Open) -> None:
-    async with open_chat(size=(140, 90)) as chat:
+    async with open_chat(size=(140, 130)) as chat:
         await command(chat, "/help")
         await chat.shows(*(each.about for each in COMMANDS))
         await chat.press("escape", "ctrl+p")

@@ -1,0 +1,47 @@
+"""Tabs by mouse, and tabs that were closed."""
+
+from __future__ import annotations
+
+from chat_driver import Chat, Open
+
+
+async def talk(chat: Chat, question: str, answer: str) -> None:
+    chat.client.reply(await chat.send(question), answer)
+    await chat.shows(answer, "tok/s")
+
+
+async def test_a_double_click_on_a_tab_renames_it(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        await talk(chat, "one", "two")
+        await chat.pilot.click("TabLabel", offset=(2, 0), times=2)
+        await chat.shows("Rename the conversation")
+
+
+async def test_closed_tabs_come_back_in_their_order(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        await talk(chat, "one", "two")
+        await chat.press("ctrl+t")
+        await talk(chat, "three", "four")
+        await chat.press("ctrl+w", "ctrl+w")
+        await chat.shows("Everything stays on this machine")
+        await chat.press("alt+t")
+        await chat.shows("one", "two")
+        await chat.press("alt+t")
+        await chat.shows("three", "four")
+
+
+async def test_a_tab_is_dragged_to_another_place(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        await talk(chat, "one", "two")
+        await chat.press("ctrl+t")
+        await talk(chat, "a long title", "four")
+        await chat.shows("1 one  2 a long title")
+        await chat.pilot.mouse_down("TabBar", offset=(2, 0))
+        await chat.pilot.hover("TabBar", offset=(10, 0))
+        await chat.pilot.hover("TabBar", offset=(18, 0))
+        await chat.shows("1 a long title", "2 one")
+        await chat.pilot.hover("TabBar", offset=(22, 0))
+        await chat.pilot.mouse_up("TabBar", offset=(22, 0))
+        await chat.pilot.hover("TabBar", offset=(2, 0))
+        await chat.pilot.pause()
+        assert [tab.title for tab in chat.app.workspace.tabs] == ["a long title", "one"]
