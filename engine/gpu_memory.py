@@ -24,7 +24,9 @@ def measure_workspace(
     config: EngineConfig, model: ModelConfig, weights: TorchModel, rope: Rope, format: KVFormat, context_length: int
 ) -> int:
     """Bytes that no step of this engine needs more of, beside weights and pool. Runs the largest steps, over a pool of
-    one block. Raises ConfigError when the GPU has not even that."""
+    one block. Raises ConfigError when the GPU has not even that, or cannot run the kernels."""
+    from triton.runtime.errors import OutOfResources
+
     device = weights.weights.norm.device
     cache = KVCache(model, 1, config.block_size, format, device)
     decoder = weights.decoder(model, rope, cache.layers)
@@ -40,6 +42,10 @@ def measure_workspace(
         raise ConfigError(
             f"{device} has too little memory: the weights fit, a step of {config.max_batch_tokens} tokens does not; "
             "lower max_batch_tokens or max_sequences"
+        ) from None
+    except OutOfResources as error:
+        raise ConfigError(
+            f"{device} cannot run the kernels for these settings ({error}); set dtype and kv_dtype to auto"
         ) from None
     step_bytes = torch.cuda.max_memory_reserved(device) - before
     torch.cuda.empty_cache()

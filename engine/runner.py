@@ -74,7 +74,13 @@ class ModelRunner:
                 # The native kernels have threads of their own: torch's would fight with them for the cores.
                 torch.set_num_threads(1)
             else:
-                self._weights = load_torch(self.config, tensors, select(device, dtype), dtype, report)
+                try:
+                    self._weights = load_torch(self.config, tensors, select(device, dtype), dtype, report)
+                except torch.OutOfMemoryError:
+                    raise ConfigError(
+                        f"{device} has too little memory for the weights of this model: take a smaller one, or set "
+                        "device to cpu"
+                    ) from None
         self.info = ModelInfo(
             name=folder.resolve().name,
             context_length=context_length,
@@ -109,8 +115,8 @@ class ModelRunner:
     def _open_on_gpu(
         self, weights: TorchModel, config: EngineConfig, format: KVFormat, report: Callable[[str, float], None]
     ) -> None:
-        """A cache of what the GPU has left beside the largest steps, and its decodes recorded: nothing more is
-        allocated later."""
+        """A cache of what the GPU has left beside the largest steps, and its decodes recorded: what later steps need
+        is there already."""
         torch.cuda.set_device(self._device)
         os.environ.setdefault("TRITON_CACHE_DIR", str(cache_dir() / "triton"))
         report("compiling the GPU kernels (once)", 0.0)

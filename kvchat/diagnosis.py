@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.api import EngineStats, Metrics, ModelInfo
+from kvchat.profiles import PROFILES
 
 Bottleneck = Literal["none", "queueing", "prefill", "decode", "memory"]
 
@@ -128,11 +129,15 @@ def _queue(reading: Reading, queued: float) -> Diagnosis:
             f"{waits} for KV blocks, while more conversations could run",
             "raise engine.kv_memory, or store keys and values in 8 bits (profile documents)",
         )
+    # Beyond what the profile for many at once allows, a larger batch only makes every token of it slower.
+    room = reading.max_sequences < PROFILES["chat"].settings["max_sequences"]
     return Diagnosis(
         "queueing",
         f"queueing: {queued:.0%} of TTFT",
         f"{waits} for a place among {reading.max_sequences} running conversations or for the step in progress",
-        "raise engine.max_sequences (profile chat) as far as the time per token allows, or ask for less at a time",
+        "raise engine.max_sequences (profile chat)"
+        if room
+        else "ask for less at a time, keep prompts and replies shorter, or take a smaller model",
     )
 
 

@@ -46,22 +46,28 @@ def run(device: torch.device) -> int:
     print(f"{torch.cuda.get_device_name(device)}, compute capability {major}.{minor}, torch {torch.__version__}\n")
     checks = []
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        for check in check_all(TritonKernels(device, dtype), dtype, device, CASES, SIZES.vocab):
+        # Most of the time is the compiler's: the other dtypes see only the common heads.
+        cases = CASES if dtype == torch.bfloat16 else CASES[:2]
+        for check in check_all(TritonKernels(device, dtype), dtype, device, cases, SIZES.vocab):
             print(f"{check} in {str(dtype).removeprefix('torch.')}", flush=True)
             checks.append(check)
     wrong = sum(not check.passed for check in checks)
     figures = []
     timed = time_all(TritonKernels(device, torch.bfloat16), torch.bfloat16, device, SIZES)
-    for figure in chain(timed, model_steps(device)):
-        print(f"... {figure.what}", file=sys.stderr, flush=True)
-        figures.append(figure)
+    failure = ""
+    try:
+        for figure in chain(timed, model_steps(device)):
+            print(f"... {figure.what}", file=sys.stderr, flush=True)
+            figures.append(figure)
+    except subprocess.CalledProcessError as error:
+        failure = f"; python -m {MODEL_STEPS} failed with exit code {error.returncode}"
     print("", *figures, sep="\n")
-    print(f"\n{len(checks) - wrong} of {len(checks)} checks passed")
-    return 1 if wrong else 0
+    print(f"\n{len(checks) - wrong} of {len(checks)} checks passed{failure}")
+    return 1 if wrong or failure else 0
 
 
 def model_steps(device: torch.device) -> Iterator[Figure]:
-    """What the engine's own bench prints, a figure a line."""
+    """What the engine's own bench prints, a figure a line. Raises CalledProcessError when that fails."""
     torch.cuda.empty_cache()
     command = [sys.executable, "-m", MODEL_STEPS, str(device)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -69,4 +75,4 @@ def model_steps(device: torch.device) -> Iterator[Figure]:
         for line in process.stdout:
             yield Figure(*json.loads(line))
     if process.returncode:
-        sys.exit(f"python -m {MODEL_STEPS} {device} failed with exit code {process.returncode}")
+        raise subprocess.CalledProcessError(process.returncode, command)

@@ -65,7 +65,7 @@ def undelete(connection: Connection, conversation_id: str, instance: str) -> Non
     connection.execute("UPDATE conversations SET leaf_id = ? WHERE id = ?", (leaf_id, conversation_id))
 
 
-def revive(connection: Connection, message_id: int) -> None:
+def revive(connection: Connection, message_id: int | None) -> None:
     """Bring back what leads to a message that is in use: another instance may go on below what this one deleted."""
     connection.execute(
         f"{_ABOVE} UPDATE messages SET deletion = NULL, deleted_by = NULL"

@@ -244,8 +244,7 @@ class Store:
             "writer": self._instance.id,
         }
         with self._database.transaction() as connection:
-            if parent_id is not None:
-                deletion.revive(connection, parent_id)
+            deletion.revive(connection, parent_id)
             message_id = _insert(connection, "messages", row)
             _update(connection, "conversations", conversation_id, {"leaf_id": message_id, "updated_at": now})
         return self.message(message_id)
@@ -290,8 +289,7 @@ class Store:
     def path(self, conversation_id: str) -> list[StoredMessage]:
         """The branch that is shown, from its root to the conversation's leaf."""
         rows = self._database.rows("SELECT leaf_id FROM conversations WHERE id = ?", conversation_id)
-        leaf_id = rows[0]["leaf_id"] if rows else None
-        return [] if leaf_id is None else path_to(self._database, leaf_id)
+        return path_to(self._database, rows[0]["leaf_id"]) if rows else []
 
     def children(self, message_id: int | None, conversation_id: str) -> list[StoredMessage]:
         """The messages below one, oldest first; below None, the roots."""
@@ -303,9 +301,7 @@ class Store:
         return self.children(message.parent_id, message.conversation_id)
 
     def tree(self, conversation_id: str) -> dict[int | None, list[int]]:
-        """The ids of the messages below each message that has any, oldest first; below None, the roots. A reply that
-        failed or was stopped before its first word is not among them if another was asked for in its place, unless it
-        is shown."""
+        """The ids of the messages below each one, on all branches; see kvchat.store.tree."""
         return tree(self._database, conversation_id)
 
     def delete_message(self, message_id: int) -> None:

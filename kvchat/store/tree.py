@@ -6,8 +6,8 @@ from kvchat.store.database import Database
 from kvchat.store.records import MESSAGE_COLUMNS, MESSAGE_TABLES, StoredMessage, message_from
 
 
-def path_to(database: Database, message_id: int) -> list[StoredMessage]:
-    """From the root to a message; empty when there is none of that id."""
+def path_to(database: Database, message_id: int | None) -> list[StoredMessage]:
+    """From the root to a message; empty for None, and when there is none of that id."""
     rows = database.rows(
         "WITH RECURSIVE branch (id, parent_id, height) AS ("
         " SELECT id, parent_id, 0 FROM messages WHERE id = ?"
@@ -31,7 +31,8 @@ def children(database: Database, message_id: int | None, conversation_id: str) -
 
 
 def tree(database: Database, conversation_id: str) -> dict[int | None, list[int]]:
-    """See Store.tree."""
+    """The ids of the messages below each message that has any, oldest first; below None, the roots. A reply that failed
+    or was stopped before its first word is not among them if another was asked for in its place, unless it is shown."""
     rows = database.rows(
         "SELECT m.id, m.parent_id FROM messages m JOIN conversations c ON c.id = m.conversation_id"
         " WHERE c.id = ? AND m.deletion IS NULL AND (m.id = c.leaf_id OR NOT (m.status IN ('failed', 'stopped')"

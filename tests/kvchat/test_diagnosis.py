@@ -51,13 +51,14 @@ def test_the_figure_further_beyond_its_limit_is_the_one_to_look_at() -> None:
     assert diagnose(Reading(ttft_s=2 * SLOW_TTFT_S, tpot_s=3 * SLOW_TPOT_S)).bottleneck == "decode"
 
 
-def test_a_reason_has_the_figures_and_an_advice_the_setting() -> None:
+def test_a_reason_has_the_figures_and_an_advice_what_would_help_here() -> None:
     found = diagnose(Reading(ttft_s=4.0, queue_s=3.0, max_sequences=16))
     assert found.reason == (
         "75% of the 4 s to the first token is waiting for a place among 16 running conversations "
         "or for the step in progress"
     )
-    assert "engine.max_sequences" in found.advice
+    assert found.advice.startswith("ask for less at a time"), "more in a step would make every token slower"
+    assert "engine.max_sequences" in diagnose(Reading(ttft_s=4.0, queue_s=3.0, max_sequences=2)).advice
 
 
 @given(READINGS)

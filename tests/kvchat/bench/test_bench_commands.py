@@ -98,7 +98,7 @@ def test_all_writes_a_report_with_plots_and_goes_on_after_a_failure(
     *answers, path = printed.out.splitlines()
     assert [answer.partition(":")[0] for answer in answers] == [experiment.name for experiment in EXPERIMENTS]
     assert path == str(folder / "report.md")
-    assert printed.err.splitlines()[-1].startswith("kvchat: failed: recompute, prefix, kv-dtype, mixed, doctor; ")
+    assert printed.err.splitlines()[-1].startswith("kvchat: failed: recompute, prefix, mixed, doctor; ")
     report = (folder / "report.md").read_text()
     assert "| recompute | Failed: kv_memory of 1 bytes holds no block" in report
     assert "| peers | Left out: the other engines need the model: --gguf or --quantize. |" in report
