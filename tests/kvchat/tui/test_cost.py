@@ -193,3 +193,13 @@ async def test_the_key_of_what_is_not_possible_now_writes_nothing(open_chat: Ope
     async with open_chat() as chat:
         await chat.press("alt+w", "alt+r", "alt+n", "x")
         await chat.until(lambda: chat.tab.draft == "x")
+
+
+async def test_the_message_that_the_cursor_is_on_tells_of_its_own_reply(open_chat: Open) -> None:
+    async with open_chat(size=(100, 40)) as chat:
+        await answered(chat, "oceans", metrics(3))
+        await answered(chat, "deserts", SPENT)
+        await chat.press("alt+up", "up", "up", "up")
+        await chat.shows("w Why so slow")
+        await chat.press("w")
+        await chat.shows("reply 1 of 2", "oceans")
