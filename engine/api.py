@@ -186,6 +186,8 @@ class PoolStats(msgspec.Struct, frozen=True):
     free: int = 0
     block_size: int = 0
     block_bytes: int = 0
+    tokens: int = 0
+    """That the used blocks are for: the rest of their used * block_size rows waits to be filled."""
 
 
 BLOCK_FREE, BLOCK_CACHED, BLOCK_SHARED, BLOCK_OWNED = 0, 1, 2, 3
@@ -197,6 +199,8 @@ class EngineStats(msgspec.Struct, frozen=True, tag=True):
 
     running: int = 0
     waiting: int = 0
+    max_sequences: int = 0
+    """How many may run at the same time."""
     tokens_per_s: float = 0.0
     """Generated tokens of all requests over the last few seconds."""
     prefill_tokens_per_s: float = 0.0

@@ -30,18 +30,19 @@ class BlockManager:
     def blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.block_size)
 
-    def missing_blocks(self, seq: Sequence, match: Match) -> int:
-        """How many of the available blocks admitting `seq` would use up."""
+    def missing_blocks(self, match: Match, room: int) -> int:
+        """How many of the available blocks admitting a sequence with `room` tokens would use up."""
         revived = sum(self.pool.references(block) == 0 for block in match.blocks)
-        return self.blocks_for(len(seq.tokens)) - len(match.blocks) + revived
+        return self.blocks_for(room) - len(match.blocks) + revived
 
-    def admit(self, seq: Sequence, match: Match) -> list[Copy]:
-        """Give `seq` blocks for all its tokens, reusing what `match` found. Returns the rows to copy first."""
+    def admit(self, seq: Sequence, match: Match, room: int) -> list[Copy]:
+        """Give `seq` blocks for `room` tokens, its own at least, reusing what `match` found. Returns the rows to copy
+        first."""
         for block in match.blocks:
             self.pool.acquire(block)
         if match.copy_from is not None:
             self.pool.touch(match.copy_from)
-        fresh = self.pool.allocate(self.blocks_for(len(seq.tokens)) - len(match.blocks))
+        fresh = self.pool.allocate(self.blocks_for(room) - len(match.blocks))
         seq.block_table = match.blocks + fresh
         seq.digests = self.cache.digests(match.blocks)
         seq.computed = len(match.blocks) * self.block_size + match.copy_rows

@@ -17,7 +17,7 @@ class EngineConfig(msgspec.Struct, frozen=True):
     model: str | Path
     """A name under the models folder, or the path of a folder with config.json, *.safetensors and tokenizer.json."""
     device: str = "auto"
-    """auto, cpu, cuda or cuda:N."""
+    """auto, cpu, cuda or cuda:N. auto: the first GPU if there is one that the kernels run on, else the CPU."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """auto: bfloat16 where the device computes in it natively, else float32."""
     weights: Literal["auto", "bf16", "int8", "int4"] = "auto"
@@ -28,7 +28,8 @@ class EngineConfig(msgspec.Struct, frozen=True):
     """What keys and values are stored in; auto: the compute dtype. int8 and int4: integers in groups, in the format
     that `kvchat calibrate` found best for the model."""
     kv_memory: int | None = None
-    """Bytes of the whole KV pool; None: a quarter of what is free after the weights, at most 4 GiB on a CPU."""
+    """Bytes of the whole KV pool; None: a quarter of what is free after the weights, at most 4 GiB; on a GPU nine
+    tenths of what is free beside the weights and the largest step."""
     block_size: int = 16
     max_batch_tokens: int = 512
     """Tokens computed in one step, decodes included; a longer prompt is prefilled in chunks."""

@@ -26,6 +26,7 @@ from engine.detokenizer import Detokenizer
 from engine.errors import EngineError, InvalidRequest, PromptTooLong
 from engine.locate import model_folder
 from engine.metrics import HitRate, RequestClock, Throughput
+from engine.policy import Policy
 from engine.prefix_cache import NoPrefixCache, PrefixCache
 from engine.prompt import Prompt, PromptBuilder
 from engine.runner import Chunk, ModelRunner
@@ -60,7 +61,13 @@ class Engine:
     `on_progress(text, fraction)` is told what loading is doing.
     """
 
-    def __init__(self, config: EngineConfig, on_progress: Callable[[str, float], None] | None = None) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        on_progress: Callable[[str, float], None] | None = None,
+        policy: Policy | None = None,
+    ) -> None:
+        policy = policy or Policy()
         self.config = config
         folder = model_folder(config.model)
         self.tokenizer = Tokenizer(folder)
@@ -68,7 +75,7 @@ class Engine:
         self._runner = ModelRunner(folder, config, on_progress)
         info = self._runner.info
         self._vocab_size = self._runner.config.vocab_size
-        cache = (PrefixCache if config.prefix_caching else NoPrefixCache)(
+        cache = (PrefixCache if config.prefix_caching and policy.keep_kv else NoPrefixCache)(
             self._runner.num_blocks,
             config.block_size,
             seed=f"{folder.resolve()} {info.dtype} {info.weights} {self._runner.kv_format}".encode(),
@@ -76,13 +83,16 @@ class Engine:
         )
         self._pool = cache.pool
         self._scheduler = Scheduler(
-            BlockManager(cache), max_batch_tokens=config.max_batch_tokens, max_sequences=config.max_sequences
+            BlockManager(cache),
+            max_batch_tokens=config.max_batch_tokens,
+            max_sequences=config.max_sequences,
+            policy=policy,
         )
         self._live: dict[str, _Live] = {}
         self._pending: list[Event] = []
         self._numbers = count(1)
         self._throughput, self._prefill_throughput, self._hit_rate = Throughput(), Throughput(), HitRate()
-        self._stats = self._snapshot()
+        self._stats = self.snapshot()
         self._stats_at = monotonic()
 
     @property
@@ -174,7 +184,7 @@ class Engine:
             events += self._compute(batch)
         events += self._progress()
         if monotonic() - self._stats_at >= STATS_INTERVAL_S or not self.has_work:
-            self._stats, self._stats_at = self._snapshot(), monotonic()
+            self._stats, self._stats_at = self.snapshot(), monotonic()
         return events
 
     def _compute(self, batch: Batch) -> list[Event]:
@@ -192,7 +202,7 @@ class Engine:
         if not finals:
             return []
         lives = [self._live[seq.request_id] for seq in finals]
-        tokens = sample(logits, [live.sampler for live in lives])
+        tokens = sample(logits, [live.sampler for live in lives], self._runner.draw)
         self._throughput.add(len(tokens))
         return [event for live, token in zip(lives, tokens, strict=True) for event in self._accept(live, token)]
 
@@ -247,12 +257,14 @@ class Engine:
                 )
         return events
 
-    def _snapshot(self) -> EngineStats:
+    def snapshot(self) -> EngineStats:
+        """The state now, taken between two steps."""
         running = self._scheduler.running
         codes, owners = block_map(self._pool, running)
         return EngineStats(
             running=len(running),
             waiting=len(self._scheduler.waiting),
+            max_sequences=self._scheduler.max_sequences,
             tokens_per_s=self._throughput.per_second(),
             prefill_tokens_per_s=self._prefill_throughput.per_second(),
             hit_rate=self._hit_rate.ratio(),

@@ -13,12 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.config import EngineConfig
+from engine.model.decoder import READ_ROWS
 from engine.runner import Chunk, ModelRunner
 
 OnProgress = Callable[[str, float], None]
 
-ROWS = 128
-"""Tokens read at a time: the logits of each are kept for a moment."""
+OWN_POOL = 64 << 20
+"""Bytes: reading is done by `with_cache`'s runners, whose caches need the rest of the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Reading:
 def load_to_read(folder: Path, config: EngineConfig, on_progress: OnProgress | None = None) -> ModelRunner:
     """A runner with a full-precision cache, as exact as it is to be had: weights of 4 bits go with activations of 8,
     whose rounding falls out another way after the least change and would hide what a cache format costs."""
-    config = msgspec.structs.replace(config, kv_dtype="auto")
+    config = msgspec.structs.replace(config, kv_dtype="auto", kv_memory=OWN_POOL)
     runner = ModelRunner(folder, config, on_progress)
     if "int4" not in runner.info.weights:
         return runner
@@ -53,9 +54,9 @@ def read(
     """Have each runner read the tokens from the beginning of its pool, in step with the others; the first is what the
     others are compared with. Their pools must hold the tokens."""
     parts: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in runners]
-    for start in range(0, len(tokens) - 1, ROWS):
-        part = tokens[start : start + ROWS]
-        after = torch.tensor(tokens[start + 1 : start + ROWS + 1])
+    for start in range(0, len(tokens) - 1, READ_ROWS):
+        part = tokens[start : start + READ_ROWS]
+        after = torch.tensor(tokens[start + 1 : start + READ_ROWS + 1])
         expected = None
         for runner, mine in zip(runners, parts, strict=True):
             blocks = range(-(-(start + len(part)) // runner.block_size))
@@ -68,5 +69,5 @@ def read(
                     (logits.argmax(-1) == expected.argmax(-1)).float(),
                 )
             )
-        on_progress(min(1.0, (start + ROWS) / len(tokens)))
+        on_progress(min(1.0, (start + READ_ROWS) / len(tokens)))
     return [Reading(*(torch.cat(column) for column in zip(*mine, strict=True))) for mine in parts]

@@ -15,15 +15,20 @@ from torch import Tensor
 
 from engine.api import ModelInfo
 from engine.config import EngineConfig
+from engine.device import check_head_size, compute_dtype, find_device
 from engine.errors import ConfigError
+from engine.gpu_memory import measure_workspace
 from engine.kv_cache import KVCache, count_blocks, token_bytes
 from engine.kv_choice import GATES, choose_format
+from engine.locate import cache_dir
 from engine.model.config import ModelConfig
-from engine.model.decoder import Step, TorchModel, load_torch
+from engine.model.decoder import Decoder, Step, TorchModel, load_torch
+from engine.model.graphs import GraphDecoder
 from engine.model.loader import Checkpoint
-from engine.model.native import NativeModel, load_native, obstacle
+from engine.model.native import NativeDecoder, NativeModel, load_native, obstacle
 from engine.model.rope import Rope
 from engine.model.weights import ModelTensors
+from engine.sampler import DrawTokens
 from kernels import select
 from kernels.contract import Span
 from kernels.kv_format import KVFormat, name_of
@@ -54,22 +59,28 @@ class ModelRunner:
         report = on_progress or (lambda text, fraction: None)
         threads = config.threads or usable_cores()
         torch.set_num_threads(threads)
-        device = find_device(config.device)
-        self.dtype = dtype = native_dtype(device) if config.dtype == "auto" else getattr(torch, config.dtype)
+        self._device = device = find_device(config.device)
+        self.dtype = dtype = compute_dtype(config.dtype, device)
         self.config = ModelConfig.read(folder)
+        check_head_size(device, self.config.head_dim)
         format, warning = choose_format(config.kv_dtype, self.config, folder, dtype)
         context_length = _context_length(config, self.config)
-        self._rope = Rope(self.config.rope, self.config.head_dim, context_length)
-        self._device = device
+        self._rope = Rope(self.config.rope, self.config.head_dim, context_length, device)
         self._weights: NativeModel | TorchModel
         with torch.inference_mode():
             tensors = ModelTensors(self.config, Checkpoint(folder, device))
-            if _wants_native(config, self.config, device, format):
+            if wants_native(config, self.config, device, format):
                 self._weights = load_native(folder, self.config, tensors, config.weights, threads, report)
                 # The native kernels have threads of their own: torch's would fight with them for the cores.
                 torch.set_num_threads(1)
             else:
-                self._weights = load_torch(self.config, tensors, select(device, dtype), dtype, report)
+                try:
+                    self._weights = load_torch(self.config, tensors, select(device, dtype), dtype, report)
+                except torch.OutOfMemoryError:
+                    raise ConfigError(
+                        f"{device} has too little memory for the weights of this model: take a smaller one, or set "
+                        "device to cpu"
+                    ) from None
         self.info = ModelInfo(
             name=folder.resolve().name,
             context_length=context_length,
@@ -86,14 +97,35 @@ class ModelRunner:
             kv_token_bytes=token_bytes(self.config, format),
         )
         self.block_size = config.block_size
-        self._open_cache(format, count_blocks(config, self.config, format, device))
+        if device.type == "cuda" and isinstance(self._weights, TorchModel):
+            self._open_on_gpu(self._weights, config, format, report)
+        else:
+            self._open_cache(format, count_blocks(config, self.config, format, device))
 
     @torch.inference_mode()
     def _open_cache(self, format: KVFormat, num_blocks: int) -> None:
         self.kv_format, self.num_blocks = format, num_blocks
         self._cache = KVCache(self.config, num_blocks, self.block_size, format, self._device)
         self.block_bytes = self._cache.block_bytes
-        self._decoder = self._weights.decoder(self.config, self._rope, self._cache.layers)
+        self._decoder: Decoder | GraphDecoder | NativeDecoder = self._weights.decoder(
+            self.config, self._rope, self._cache.layers
+        )
+
+    @torch.inference_mode()
+    def _open_on_gpu(
+        self, weights: TorchModel, config: EngineConfig, format: KVFormat, report: Callable[[str, float], None]
+    ) -> None:
+        """A cache of what the GPU has left beside the largest steps, and its decodes recorded: what later steps need
+        is there already."""
+        torch.cuda.set_device(self._device)
+        os.environ.setdefault("TRITON_CACHE_DIR", str(cache_dir() / "triton"))
+        report("compiling the GPU kernels (once)", 0.0)
+        context_length = self.info.context_length
+        workspace = measure_workspace(config, self.config, weights, self._rope, format, context_length)
+        self._open_cache(format, count_blocks(config, self.config, format, self._device, workspace))
+        blocks = -(-context_length // self.block_size)
+        decoder = weights.decoder(self.config, self._rope, self._cache.layers)
+        self._decoder = GraphDecoder(decoder, config.max_sequences, blocks, report)
 
     @property
     def pool_bytes(self) -> int:
@@ -113,40 +145,44 @@ class ModelRunner:
     def run(self, chunks: Sequence[Chunk]) -> Tensor:
         """Compute every chunk, its keys and values included, and return the logits that were asked for, in the
         order of the chunks: [number of chunks that want logits, vocab] float32. They may change at the next call."""
-        return self._decoder.forward(self._step(chunks))
+        return self._decoder.forward(plan_step(chunks, self.block_size))
 
     @torch.inference_mode()
     def read(self, chunk: Chunk) -> Tensor:
         """Compute a chunk and return the logits of every token of it, [its length, vocab] float32, which may change at
         the next call."""
-        step = self._step([chunk])
+        step = plan_step([chunk], self.block_size)
         step.logit_rows[:] = range(len(chunk.token_ids))
         return self._decoder.forward(step)
+
+    @property
+    def draw(self) -> DrawTokens | None:
+        """The kernels' own way to draw tokens, where they have one; see `kernels.contract.Kernels.draw`."""
+        return self._weights.kernels.draw if isinstance(self._weights, TorchModel) else None
 
     @torch.inference_mode()
     def copy_blocks(self, copies: Sequence[tuple[int, int]]) -> None:
         """For each (source block, target block): copy the keys and values of a block."""
         self._cache.copy_blocks(copies)
 
-    def _step(self, chunks: Sequence[Chunk]) -> Step:
-        step = Step([], [], [], [], [])
-        last_rows: dict[int, int] = {}
-        # Decodes first, by length: those that attention handles together are neighbours.
-        for index in sorted(range(len(chunks)), key=lambda i: (len(chunks[i].token_ids) > 1, chunks[i].start)):
-            ids, start, table, _ = chunks[index]
-            end = start + len(ids)
-            step.token_ids.extend(ids)
-            step.positions.extend(range(start, end))
-            step.slots.extend(
-                table[p // self.block_size] * self.block_size + p % self.block_size for p in range(start, end)
-            )
-            step.spans.append(Span(len(ids), end, table))
-            last_rows[index] = len(step.token_ids) - 1
-        step.logit_rows.extend(last_rows[index] for index, chunk in enumerate(chunks) if chunk.wants_logits)
-        return step
+
+def plan_step(chunks: Sequence[Chunk], block_size: int) -> Step:
+    step = Step([], [], [], [], [])
+    last_rows: dict[int, int] = {}
+    # Decodes first, by length: those that attention handles together are neighbours.
+    for index in sorted(range(len(chunks)), key=lambda i: (len(chunks[i].token_ids) > 1, chunks[i].start)):
+        ids, start, table, _ = chunks[index]
+        end = start + len(ids)
+        step.token_ids.extend(ids)
+        step.positions.extend(range(start, end))
+        step.slots.extend(table[p // block_size] * block_size + p % block_size for p in range(start, end))
+        step.spans.append(Span(len(ids), end, table))
+        last_rows[index] = len(step.token_ids) - 1
+    step.logit_rows.extend(last_rows[index] for index, chunk in enumerate(chunks) if chunk.wants_logits)
+    return step
 
 
-def _wants_native(config: EngineConfig, model: ModelConfig, device: torch.device, format: KVFormat) -> bool:
+def wants_native(config: EngineConfig, model: ModelConfig, device: torch.device, format: KVFormat) -> bool:
     """Whether the settings and the machine call for the native kernels."""
     if config.weights == "bf16" or (config.weights == "auto" and config.dtype != "auto"):
         return False
@@ -166,29 +202,6 @@ def usable_cores() -> int:
     except FileNotFoundError:
         return cores
     return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
-
-
-def find_device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ConfigError(f"device must be auto, cpu, cuda or cuda:N, not {name!r}") from None
-    if device.type not in ("cpu", "cuda"):
-        raise ConfigError(f"device must be auto, cpu, cuda or cuda:N, not {name!r}")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(f"device {name!r} is not there: this machine has {torch.cuda.device_count()} CUDA devices")
-    return device
-
-
-def native_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 where the device computes in it natively, else float32."""
-    if device.type == "cuda":
-        native = torch.cuda.is_bf16_supported(including_emulation=False)
-    else:
-        native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return torch.bfloat16 if native else torch.float32
 
 
 def _context_length(config: EngineConfig, model: ModelConfig) -> int:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from engine.api import SamplingParams
 from engine.errors import EngineError, InvalidRequest
+from kernels.contract import Draw
 
 GREEDY_BELOW = 1e-5
 """A temperature under this is greedy: the outcome is the same, and nothing overflows."""
 MAX_BIAS = 100.0
+NOT_NUMBERS = "the model computed logits that are not numbers; try dtype = float32"
+
+DrawTokens = Callable[[Tensor, Sequence[Draw]], list[int]]
+"""See `kernels.contract.Kernels.draw`."""
 
 
 class SequenceSampler:
@@ -38,9 +44,10 @@ class SequenceSampler:
         self._counted = params.presence_penalty != 0 or params.frequency_penalty != 0
         self._repelled = params.repetition_penalty != 1
         self._prompt_ids = _ids(set(prompt_ids) if self._repelled else ())
-        self._banned = _ids(i for i in eos_ids if params.ignore_eos and i < vocab_size)
+        self.banned = [i for i in eos_ids if params.ignore_eos and i < vocab_size]
         self._generated: Counter[int] = Counter()
-        self._edits = bool(params.logit_bias) or self._counted or self._repelled or params.ignore_eos
+        self.is_simple = not (params.logit_bias or self._counted or self._repelled)
+        """Whether the distribution depends on the logits alone, `banned` tokens apart."""
 
     def choose(self, logits: np.ndarray) -> int:
         """The next token, by float32 [vocab], which is left as it is.
@@ -48,16 +55,22 @@ class SequenceSampler:
         Applied are, in this order: logit bias, repetition penalty, presence and frequency penalty, ignore_eos,
         temperature, top_k, top_p, min_p. Raises EngineError when the logits have no finite maximum.
         """
-        if self._edits:
+        if self.banned or not self.is_simple:
             logits = self._edited(logits)
         token = int(logits.argmax())
         if not np.isfinite(logits[token]):
-            raise EngineError("the model computed logits that are not numbers; try dtype = float32")
+            raise EngineError(NOT_NUMBERS)
         number = self._random.random()
         if self.params.temperature >= GREEDY_BELOW:
             token = _draw(logits - logits[token], self.params, number)
         self.note(token)
         return token
+
+    def next_draw(self) -> Draw:
+        """What `choose` would do, for kernels that draw. Takes one number from the stream; the token is to be noted."""
+        p = self.params
+        temperature = p.temperature if p.temperature >= GREEDY_BELOW else 0.0
+        return Draw(temperature, p.top_k, p.top_p, p.min_p, self._random.random())
 
     def note(self, token: int) -> None:
         self._generated[token] += 1
@@ -80,7 +93,7 @@ class SequenceSampler:
         if self._counted:  # as in OpenAI's API, on what was generated
             counts = np.fromiter(self._generated.values(), np.float32)
             logits[_ids(self._generated)] -= p.presence_penalty + p.frequency_penalty * counts
-        logits[self._banned] = -np.inf
+        logits[self.banned] = -np.inf
         return logits
 
 
@@ -88,10 +101,43 @@ def _ids(tokens: Iterable[int]) -> np.ndarray:
     return np.fromiter(tokens, np.int64)
 
 
-def sample(logits: Tensor, samplers: Sequence[SequenceSampler]) -> list[int]:
-    """The next token of each sequence; `logits` is float32 [len(samplers), vocab]."""
+def sample(logits: Tensor, samplers: Sequence[SequenceSampler], draw: DrawTokens | None = None) -> list[int]:
+    """The next token of each sequence; `logits` is float32 [len(samplers), vocab]. Raises EngineError when they have no
+    finite maximum.
+
+    Where the kernels can `draw`, they do for sequences without logit bias and penalties, and may change these logits;
+    those of the others come to the host.
+    """
+    if draw is None:
+        return _sample_on_host(logits, samplers)
+    tokens: dict[int, int] = {}
+    for simple in (True, False):
+        rows = [row for row, sampler in enumerate(samplers) if sampler.is_simple == simple]
+        if rows:
+            some = logits if len(rows) == len(samplers) else logits[rows]
+            chosen = [samplers[row] for row in rows]
+            drawn = _sample_by(draw, some, chosen) if simple else _sample_on_host(some, chosen)
+            tokens |= zip(rows, drawn, strict=True)
+    return [tokens[row] for row in range(len(samplers))]
+
+
+def _sample_on_host(logits: Tensor, samplers: Sequence[SequenceSampler]) -> list[int]:
     rows = logits.numpy(force=True)
     return [sampler.choose(row) for sampler, row in zip(samplers, rows, strict=True)]
+
+
+@torch.inference_mode()
+def _sample_by(draw: DrawTokens, logits: Tensor, samplers: Sequence[SequenceSampler]) -> list[int]:
+    banned = [(row, token) for row, sampler in enumerate(samplers) for token in sampler.banned]
+    if banned:
+        rows, columns = zip(*banned, strict=True)
+        logits[rows, columns] = -torch.inf
+    tokens = draw(logits, [sampler.next_draw() for sampler in samplers])
+    if min(tokens) < 0:
+        raise EngineError(NOT_NUMBERS)
+    for sampler, token in zip(samplers, tokens, strict=True):
+        sampler.note(token)
+    return tokens
 
 
 def _draw(logits: np.ndarray, params: SamplingParams, number: float) -> int:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from engine.block_manager import BlockManager, Copy
 from engine.errors import PromptTooLong
+from engine.policy import Policy
 from engine.prefix_cache import Match
 from engine.sequence import Sequence
 
@@ -32,15 +33,18 @@ class Batch:
 
 
 class Scheduler:
-    """Continuous batching under a fixed number of KV blocks.
+    """Continuous batching under a fixed number of KV blocks, or what the policy makes of it.
 
     A sequence waits until its whole prompt fits beside what runs, then runs until it finishes. When a decode
     finds no block, the least important sequence gives all its blocks back and waits again; what it computed
     stays cached as long as memory lasts. `max_batch_tokens` must exceed `max_sequences`.
     """
 
-    def __init__(self, blocks: BlockManager, *, max_batch_tokens: int, max_sequences: int) -> None:
+    def __init__(
+        self, blocks: BlockManager, *, max_batch_tokens: int, max_sequences: int, policy: Policy | None = None
+    ) -> None:
         self.blocks = blocks
+        self.policy = policy or Policy()
         self.max_batch_tokens = max_batch_tokens
         self.max_sequences = max_sequences
         self.running: list[Sequence] = []
@@ -49,8 +53,9 @@ class Scheduler:
 
     def add(self, seq: Sequence) -> None:
         """Queue a sequence. Raises InvalidRequest when it could never run."""
-        needed, total = self.blocks.blocks_for(len(seq.tokens) + 1), self.blocks.pool.num_blocks
-        if needed > total:
+        room = max(len(seq.tokens) + 1, self.policy.reserve)
+        if not self._fits(room):
+            needed, total = self.blocks.blocks_for(room), self.blocks.pool.num_blocks
             raise PromptTooLong(
                 f"the prompt of {len(seq.tokens)} tokens needs {needed} KV blocks and the pool has {total}: "
                 "shorten it, or raise kv_memory"
@@ -60,8 +65,12 @@ class Scheduler:
     def schedule(self) -> Batch:
         """All decodes first, then prefill chunks with what is left of `max_batch_tokens`."""
         batch = Batch()
+        closed = self.policy.static_batches and bool(self.running)
         decodes = self._grow_decodes(batch)
-        self._admit(batch)
+        if closed:
+            self._wait_for_all()
+        else:
+            self._admit(batch)
         batch.shares = [Share(seq, 1) for seq in decodes]
         budget = self.max_batch_tokens - len(decodes)
         # Equal shares, the shortest first: a question never waits for the whole of a long paste.
@@ -88,11 +97,18 @@ class Scheduler:
         return decodes
 
     def _preempt(self, seq: Sequence) -> None:
-        self.running.remove(seq)
-        self.blocks.release(seq)
+        self._requeue(seq)
         seq.preemptions += 1
         self.preemptions += 1
+
+    def _requeue(self, seq: Sequence) -> None:
+        self.running.remove(seq)
+        self.blocks.release(seq)
         self.waiting.append(seq)
+
+    def _wait_for_all(self) -> None:
+        for seq in self.waiting:
+            seq.waiting_for = "the whole batch that runs to end"
 
     def _admit(self, batch: Batch) -> None:
         for seq in sorted(self.waiting, key=_queue_rank):
@@ -105,7 +121,7 @@ class Scheduler:
                     blocked.waiting_for = "its turn"
                 seq.waiting_for = obstacle
                 return
-            batch.copies += self.blocks.admit(seq, match)
+            batch.copies += self.blocks.admit(seq, match, self._room(seq))
             seq.waiting_for = ""
             self.waiting.remove(seq)
             self.running.append(seq)
@@ -118,15 +134,29 @@ class Scheduler:
             return ""
         if len(self.running) >= self.max_sequences:
             return f"one of {self.max_sequences} running sequences to finish"
-        # Head room, so that what runs does not need a preemption at once; more for a sequence that was preempted.
-        watermark = max(len(self.running), self.blocks.pool.num_blocks // 100) * (1 + seq.preemptions)
-        needed, available = self.blocks.missing_blocks(seq, match) + watermark, self.blocks.pool.available
+        watermark = 0
+        if not self.policy.reserve:
+            # Head room, so that what runs does not need a preemption at once; more for a sequence that was preempted.
+            watermark = max(len(self.running), self.blocks.pool.num_blocks // 100) * (1 + seq.preemptions)
+        missing = self.blocks.missing_blocks(match, self._room(seq))
+        needed, available = missing + watermark, self.blocks.pool.available
         return f"{needed} KV blocks, {available} available" if needed > available else ""
+
+    def _fits(self, tokens: int) -> bool:
+        """Whether the whole pool holds so many tokens."""
+        return self.blocks.blocks_for(tokens) <= self.blocks.pool.num_blocks
+
+    def _room(self, seq: Sequence) -> int:
+        """Tokens that it gets blocks for when it is admitted."""
+        return max(len(seq.tokens), self.policy.reserve)
 
     def complete(self, batch: Batch) -> None:
         """The step is computed: account for its KV."""
         for seq, tokens in batch.shares:
             self.blocks.commit(seq, tokens)
+            # One that fills the pool stays, and then ends as exhausted.
+            if not self.policy.keep_kv and not seq.uncomputed and self._fits(len(seq.tokens) + 1):
+                self._requeue(seq)
 
     def remove(self, seq: Sequence) -> None:
         """A sequence ended, for whatever reason: take its blocks back."""

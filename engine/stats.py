@@ -11,6 +11,7 @@ MAX_OWNERS = 256 - BLOCK_OWNED
 
 def pool_stats(pool: BlockPool, sequences: list[Sequence], block_size: int, block_bytes: int) -> PoolStats:
     shared = {block for seq in sequences for block in seq.block_table if pool.references(block) > 1}
+    held = sum(min(len(seq.tokens), len(seq.block_table) * block_size) for seq in sequences)
     return PoolStats(
         total=pool.num_blocks,
         used=pool.num_used,
@@ -19,6 +20,8 @@ def pool_stats(pool: BlockPool, sequences: list[Sequence], block_size: int, bloc
         free=pool.num_free,
         block_size=block_size,
         block_bytes=block_bytes,
+        # A shared block is full, and counted with each of its sequences.
+        tokens=held - block_size * sum(pool.references(block) - 1 for block in shared),
     )
 
 

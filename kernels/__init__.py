@@ -10,7 +10,12 @@ from kernels.reference import ReferenceKernels
 
 
 def select(device: torch.device, dtype: torch.dtype) -> Kernels:
-    """The fastest kernels that this machine has for computing in `dtype` on `device`."""
+    """The fastest kernels that this machine has for computing in `dtype` on `device`. Raises ImportError on a GPU
+    without Triton."""
+    if device.type == "cuda":
+        from kernels.gpu.backend import TritonKernels
+
+        return TritonKernels(device, dtype)
     if OneDNNKernels.supports(device, dtype):
         return OneDNNKernels(device, dtype)
     return ReferenceKernels(device, dtype)

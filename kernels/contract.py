@@ -13,7 +13,7 @@ at least. The cache is stored as its format says (`kernels.kv_format`): converte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -57,8 +57,31 @@ class Span(NamedTuple):
     """At least ceil(context / block_size) blocks."""
 
 
+class Draw(NamedTuple):
+    """How to draw the next token of one sequence from its logits.
+
+    Each filter is a floor under the weights exp(logit / temperature), so that tokens as likely as the last one kept are
+    kept too: the top_k heaviest; of those the heaviest that together have top_p of their weight; at least min_p of the
+    heaviest one's weight.
+    """
+
+    temperature: float
+    """0: the likeliest token, the first of equals."""
+    top_k: int
+    """0 is off."""
+    top_p: float
+    min_p: float
+    number: float
+    """In [0, 1): the token at which the cumulative distribution of those kept, by id, passes it."""
+
+
 class Kernels(Protocol):
     """All ops run on the device and in the dtype that the kernels were made for."""
+
+    @property
+    def draw(self) -> Callable[[Tensor, Sequence[Draw]], list[int]] | None:
+        """logits float32 [N, vocab] and how to draw from each row -> tokens, -1 where the logits have no finite
+        maximum. None: the engine draws, on the host."""
 
     def pack_linear(self, weight: Tensor, bias: Tensor | None = None) -> PackedLinear:
         """Prepare a weight [out, in] and bias [out]. Neither is needed afterwards."""
@@ -72,24 +95,24 @@ class Kernels(Protocol):
     def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         """(rms_norm(x + residual), x + residual), both [T, N]."""
 
-    def rotary_(self, heads: Tensor, cos: Tensor, sin: Tensor) -> None:
-        """Rotate heads [T, H, D] in place, pairing value i with i + D/2 (GPT-NeoX halves; Su et al. 2021).
+    def gated(self, gate_up: Tensor, activation: Activation) -> Tensor:
+        """gate_up [T, 2F], gate then up -> activation(gate) * up, [T, F]. Shazeer 2020."""
+
+    def rotary_kv_write(self, heads: Tensor, cos: Tensor, sin: Tensor, layer: LayerCache, slots: Tensor) -> Tensor:
+        """Rotate the queries and keys of heads [T, Hq + 2 Hkv, D] (queries, keys, values; may be overwritten), pairing
+        value i with i + D/2 (GPT-NeoX halves; Su et al. 2021), and scatter keys and values into a layer's cache at
+        slots [T] int64, each at most once. Returns the queries [T, Hq, D] as this layer's `paged_attention` takes them.
 
         cos, sin [T, 1, D]: of each row's position, each half repeating the D/2 angles, sin negated in the first half.
         """
 
-    def gated(self, gate_up: Tensor, activation: Activation) -> Tensor:
-        """gate_up [T, 2F], gate then up -> activation(gate) * up, [T, F]. Shazeer 2020."""
-
-    def kv_write(self, kv: Tensor, layer: LayerCache, slots: Tensor) -> None:
-        """Scatter kv [T, 2, Hkv, D] into a layer's cache at slots [T] int64; a slot appears at most once."""
-
     def plan_attention(
-        self, spans: Sequence[Span], block_size: int, group_size: int, window: int | None
+        self, spans: Sequence[Span], layer: LayerCache, n_head: int, window: int | None
     ) -> AttentionPlan:
-        """Digest the spans of a step, once for all layers. `group_size` is G; with a `window` each query sees
-        that many keys at most, itself included. Decodes of similar length do best as neighbours, in any order."""
+        """Digest the spans of a step, once for all layers, which are like this one. `n_head` is Hq; with a `window`
+        each query sees that many keys at most, itself included. Decodes do best before all prefill chunks, those of
+        similar length as neighbours."""
 
     def paged_attention(self, q: Tensor, layer: LayerCache, plan: AttentionPlan) -> Tensor:
-        """Causal attention of q [T, Hq, D] over each span's own cached tokens, this step's included (they must
-        have been written) -> [T, Hq * D]. Scores are scaled by 1 / sqrt(D)."""
+        """Causal attention of q [T, Hq, D], as `rotary_kv_write` returns it, over each span's own cached tokens, this
+        step's included (they must have been written) -> [T, Hq * D]. Scores are scaled by 1 / sqrt(D)."""

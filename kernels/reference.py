@@ -17,6 +17,8 @@ from kernels.tiles import Tile, plan_tiles
 class ReferenceKernels:
     """What each op does is told in `kernels.contract.Kernels`."""
 
+    draw = None
+
     def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
         self.device = device
         self.dtype = dtype
@@ -34,7 +36,14 @@ class ReferenceKernels:
         total = x + residual
         return self.rms_norm(total, weight, eps), total
 
+    def rotary_kv_write(self, heads: Tensor, cos: Tensor, sin: Tensor, layer: LayerCache, slots: Tensor) -> Tensor:
+        n_kv_head = layer.keys.n_kv_head
+        self.rotary_(heads[:, :-n_kv_head], cos, sin)
+        self.kv_write(heads[:, -2 * n_kv_head :].unflatten(1, (2, n_kv_head)), layer, slots)
+        return heads[:, : -2 * n_kv_head]
+
     def rotary_(self, heads: Tensor, cos: Tensor, sin: Tensor) -> None:
+        """heads [T, H, D], in place."""
         swapped = heads.roll(heads.shape[-1] // 2, -1)
         heads.mul_(cos).addcmul_(swapped, sin)
 
@@ -43,6 +52,7 @@ class ReferenceKernels:
         return (F.silu(gate) if activation == "silu" else F.gelu(gate, approximate="tanh")).mul_(up)
 
     def kv_write(self, kv: Tensor, layer: LayerCache, slots: Tensor) -> None:
+        """kv [T, 2, Hkv, D]"""
         for plane, heads in zip(layer, kv.unbind(1), strict=True):
             block, place = slots // plane.block_size, slots % plane.block_size
             if isinstance(plane.storage, Groups):
@@ -52,8 +62,9 @@ class ReferenceKernels:
             else:
                 _codes(plane)[block, place] = heads.to(plane.storage)
 
-    def plan_attention(self, spans: Sequence[Span], block_size: int, group_size: int, window: int | None) -> list[Tile]:
-        return plan_tiles(spans, block_size, group_size, window, self.dtype, self.device)
+    def plan_attention(self, spans: Sequence[Span], layer: LayerCache, n_head: int, window: int | None) -> list[Tile]:
+        group_size = n_head // layer.keys.n_kv_head
+        return plan_tiles(spans, layer.keys.block_size, group_size, window, self.dtype, self.device)
 
     def paged_attention(self, q: Tensor, layer: LayerCache, plan: list[Tile]) -> Tensor:
         if _rotated(layer.keys):
@@ -76,10 +87,7 @@ class ReferenceKernels:
         """The keys or values of a tile, [Hkv, B, S, D]."""
         # Whole blocks, which lie in one piece each: selected in any other order, torch copies all of the pool first.
         blocks = replace(plane, blocks=plane.blocks.index_select(0, tile.blocks))
-        if isinstance(plane.storage, Groups):
-            heads = dequantize(_codes(blocks), _parameters(blocks, plane.storage), plane.storage)
-        else:
-            heads = _codes(blocks)
+        heads = dense(blocks)
         # Then head by head: attention reads one dense matrix per head faster than strided rows, by more than the copy
         # costs.
         heads = heads.permute(2, 0, 1, 3).contiguous()
@@ -94,6 +102,13 @@ class ReferenceKernels:
 
 
 # Here a block holds its tokens' heads one after the other, then, of groups, their scales and offsets in the same order.
+
+
+def dense(plane: Plane) -> Tensor:
+    """What is stored, as floats [num_blocks, block_size, Hkv, D]; still rotated where the format is."""
+    if isinstance(plane.storage, Groups):
+        return dequantize(_codes(plane), _parameters(plane, plane.storage), plane.storage)
+    return _codes(plane)
 
 
 def _codes(plane: Plane) -> Tensor:

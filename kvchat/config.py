@@ -12,6 +12,7 @@ from engine.api import SamplingParams
 from engine.config import EngineConfig
 from kvchat import paths
 from kvchat.catalogue.names import DEFAULT_MODEL
+from kvchat.profiles import DEFAULT_PROFILE, PROFILES, ProfileName
 from kvchat.toml_file import ConfigError, Size, TomlFile
 
 __all__ = ["Config", "ConfigError", "SAMPLING_KEYS", "UiConfig", "load_config"]
@@ -32,7 +33,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """All settings; what the file does not set has its default."""
 
     persona: str = "assistant"
-    engine: EngineConfig = EngineConfig(DEFAULT_MODEL)
+    profile: ProfileName = DEFAULT_PROFILE
+    """What `engine` takes its defaults from, see kvchat.profiles."""
+    engine: EngineConfig = EngineConfig(DEFAULT_MODEL, **PROFILES[DEFAULT_PROFILE].settings)
     """Its `model` is the file's top-level `model`: a name or a path."""
     sampling: SamplingParams = SamplingParams()
     ui: UiConfig = UiConfig()
@@ -51,20 +54,32 @@ def _keys(kind: type[msgspec.Struct], without: Set[str] = frozenset()) -> dict[s
 SAMPLING_KEYS = _keys(SamplingParams, without=_PER_REQUEST)
 """The sampling parameters that settings and personas may set, and their types."""
 _ENGINE_KEYS = _keys(EngineConfig, without={"model"}) | {"kv_memory": Size}
-_TOP_KEYS = {"model": str, "persona": str, "engine": dict, "sampling": dict, "ui": dict, "keys": dict}
+_TOP_KEYS = {
+    "model": str,
+    "persona": str,
+    "profile": ProfileName,
+    "engine": dict,
+    "sampling": dict,
+    "ui": dict,
+    "keys": dict,
+}
 
 
-def load_config(path: Path | None = None) -> Config:
-    """Read the settings from `path`, or from the user's config.toml, which may be absent. Raises ConfigError."""
+def load_config(path: Path | None = None, profile: ProfileName | None = None) -> Config:
+    """Read the settings from `path`, or from the user's config.toml, which may be absent. `profile` goes before the
+    file's. Raises ConfigError."""
     if path is None:
         path = paths.config_file()
         if not path.exists():
-            return Config()
+            profile = profile or DEFAULT_PROFILE
+            return Config(profile=profile, engine=EngineConfig(DEFAULT_MODEL, **PROFILES[profile].settings))
     file = TomlFile(path)
     top = file.table("", _TOP_KEYS)
-    engine = file.table("engine", _ENGINE_KEYS)
+    profile = profile or top.get("profile", DEFAULT_PROFILE)
+    engine = PROFILES[profile].settings | file.table("engine", _ENGINE_KEYS)
     return Config(
         persona=top.get("persona", Config().persona),
+        profile=profile,
         engine=file.build(EngineConfig, "engine", {"model": top.get("model", DEFAULT_MODEL), **engine}),
         sampling=file.build(SamplingParams, "sampling", file.table("sampling", SAMPLING_KEYS)),
         ui=file.build(UiConfig, "ui", file.table("ui", _keys(UiConfig))),

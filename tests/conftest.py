@@ -12,6 +12,9 @@ import pytest
 from filelock import FileLock
 from platformdirs import user_cache_path
 
+# Kernels for a GPU run in Triton's interpreter here, which has to know before Triton is imported, by whomever.
+os.environ["TRITON_INTERPRET"] = "1"
+
 import kvchat.catalogue
 from kvchat.catalogue.names import DEFAULT_MODEL, WheelSource, known_model
 from kvchat.catalogue.progress import silent

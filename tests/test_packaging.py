@@ -49,6 +49,7 @@ def test_the_user_interface_comes_without_torch() -> None:
 def test_the_command_line_starts_without_anything_heavy() -> None:
     loaded = run_python("import sys, kvchat.cli; print(*sys.modules)").split()
     assert not {"torch", "textual", "rich", "transformers", "huggingface_hub", "sqlite3"} & set(loaded)
+    assert not {"plotext", "matplotlib", "numpy", "psutil"} & set(loaded)
 
 
 def test_every_public_name_of_the_engine_resolves() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -34,9 +35,8 @@ class PackedWeights:
         self._format = format
         # 4 bits in the output head cost SmolLM2-135M 5 % of perplexity, and save little of the memory.
         self._head_format = "int8" if format == "int4" else format
-        # Another one whenever packing would give other bytes.
-        self._identity = json.dumps([packing.LAYOUT, format, fingerprint(folder)])
-        self._file = Beside(folder, f"packed-{format}.tiles", spare_folder)
+        self._identity = _identity(folder, format)
+        self._file = _file(folder, format, spare_folder)
         self._stored = self._read()
         self._new: dict[str, Tensor] = {}
 
@@ -84,3 +84,24 @@ class PackedWeights:
             except (OSError, SafetensorError) as error:
                 log.warning("packed weights in %s cannot be read, packing again: %s", path, error)
         return {}
+
+
+def stored_bytes(folder: Path, format: str, spare_folder: Path) -> int | None:
+    """What the packed weights of a model take, read out of the head of their file; None when there is no good one."""
+    for path in _file(folder, format, spare_folder).paths:
+        try:
+            with safe_open(path, framework="pt") as file:
+                if (file.metadata() or {}).get("identity") == _identity(folder, format):
+                    return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+        except (OSError, SafetensorError):
+            pass  # the engine packs again, and says why
+    return None
+
+
+def _file(folder: Path, format: str, spare_folder: Path) -> Beside:
+    return Beside(folder, f"packed-{format}.tiles", spare_folder)
+
+
+def _identity(folder: Path, format: str) -> str:
+    """Another one whenever packing would give other bytes."""
+    return json.dumps([packing.LAYOUT, format, fingerprint(folder)])

@@ -16,19 +16,18 @@ class Rope:
     "dynamic" (NTK) scaling grows with the context: here it is fixed to the context length of the engine.
     """
 
-    def __init__(self, config: RopeConfig, head_dim: int, context_length: int) -> None:
+    def __init__(
+        self, config: RopeConfig, head_dim: int, context_length: int, device: torch.device | None = None
+    ) -> None:
         frequencies, scale = inverse_frequencies(config, head_dim, context_length)
-        self._frequencies = frequencies.tile(2)
+        self._frequencies = frequencies.tile(2).to(device)
         self._scale = torch.full_like(self._frequencies, scale)
         self._signed_scale = torch.cat((-self._scale[: head_dim // 2], self._scale[head_dim // 2 :]))
 
     def cos_sin(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """positions [T] int64 -> cos, sin [T, 1, head_dim] as `kernels.contract.Kernels.rotary_` takes them."""
-        frequencies, scale, signed_scale = (
-            table.to(positions.device) for table in (self._frequencies, self._scale, self._signed_scale)
-        )
-        angles = positions[:, None, None] * frequencies
-        return angles.cos().mul_(scale).to(dtype), angles.sin().mul_(signed_scale).to(dtype)
+        """positions [T] int64 -> cos, sin [T, 1, head_dim] as `kernels.contract.Kernels.rotary_kv_write` takes them."""
+        angles = positions[:, None, None] * self._frequencies
+        return angles.cos().mul_(self._scale).to(dtype), angles.sin().mul_(self._signed_scale).to(dtype)
 
 
 def inverse_frequencies(config: RopeConfig, head_dim: int, context_length: int) -> tuple[Tensor, float]:

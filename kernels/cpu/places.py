@@ -83,7 +83,7 @@ class Work(_Place):
     """int64 [R]"""
     COS = auto()
     SIN = auto()
-    """float32 [R, head_dim], as `kernels.contract.Kernels.rotary_` takes them."""
+    """float32 [R, head_dim], as `kernels.contract.Kernels.rotary_kv_write` takes them."""
     LOGIT_ROW = auto()
     """int64 [N]"""
     X = auto()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from engine.kv_cache import token_bytes
 from engine.model.config import ModelConfig
 from kernels.kv_format import KVFormat
+from kvchat.profiles import ProfileName
 
 TABLE = ((1024, 8), (2048, 8), (4096, 16), (8192, 16))
 """(tokens of context, conversations) of the usual planning table."""
@@ -52,3 +53,19 @@ def plan(
         pool_bytes=pool_bytes,
         fitting=pool_bytes // need(context, 1).kv_bytes,
     )
+
+
+LONG = 0.25
+"""Of the weights that a step reads: where the keys and values of one conversation are so many, they lengthen a step."""
+
+
+def advise(kv_bytes: int, conversations: int, weight_bytes: int, pool_bytes: int) -> tuple[ProfileName, str]:
+    """The profile for `conversations` that have `kv_bytes` of keys and values each in the compute dtype, and why."""
+    share = f"the keys and values of a conversation are {kv_bytes / weight_bytes:.0%} of the weights that a step reads"
+    if kv_bytes < LONG * weight_bytes:
+        return "chat", f"{share}, and hardly lengthen it: what counts is how conversations share it"
+    if conversations > 1:
+        return "documents", f"{share}, and {conversations} conversations contend for the pool: 8 bits halve them"
+    if kv_bytes > pool_bytes:
+        return "documents", f"{share}, and do not fit the pool as they are computed: 8 bits halve them"
+    return "writer", f"{share}, and there is one conversation: the whole pool is for it, and nothing is rounded"

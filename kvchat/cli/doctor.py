@@ -49,23 +49,61 @@ def _python(_: Options) -> Iterator[Finding]:
     yield Finding("ok", "python", f"{sys.version.split()[0]} in {sys.prefix}")
 
 
-def _torch(_: Options) -> Iterator[Finding]:
+def _torch(options: Options) -> Iterator[Finding]:
     try:
         import torch
     except (ImportError, OSError) as error:
         yield Finding("fail", "torch", f"cannot be imported ({error}); install kvchat again in a fresh environment")
         return
-    from engine.runner import native_dtype, usable_cores
+    from engine.device import CPU, native_dtype
+    from engine.runner import usable_cores
 
     yield Finding("ok", "torch", f"{torch.__version__} in {Path(torch.__file__).parent}")
     isa = torch.backends.cpu.get_cpu_capability()
     yield Finding("ok", "cpu", f"{usable_cores()} of {os.cpu_count()} cores usable, {isa}")
     yield _kernels()
-    native = native_dtype(torch.device("cpu")) == torch.bfloat16
+    native = native_dtype(CPU) == torch.bfloat16
     yield Finding(
         "ok", "bfloat16", "native on this CPU" if native else "not native on this CPU: it computes in float32"
     )
-    yield Finding("ok", "gpu", torch.cuda.get_device_name() if torch.cuda.is_available() else "none that torch can use")
+    yield _gpu()
+    yield _device(options)
+
+
+def _gpu() -> Finding:
+    """The GPUs that torch has, and whether the kernels run on the first."""
+    import torch
+
+    from engine.device import gpu_obstacle
+
+    if not torch.cuda.is_available():
+        return Finding("ok", "gpu", "none that torch can use")
+    names = ", ".join(f"cuda:{i} {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count()))
+    first = torch.device("cuda", 0)
+    if problem := gpu_obstacle(first):
+        return Finding("warn", "gpu", f"{names}; not used: {problem}")
+    free, total = torch.cuda.mem_get_info(first)
+    return Finding("ok", "gpu", f"{names}; {_gigabytes(free)} of {_gigabytes(total)} free")
+
+
+def _device(options: Options) -> Finding:
+    """Where the model will run, as the settings say."""
+    from engine.device import compute_dtype, find_device
+    from engine.errors import ConfigError
+    from kernels.kv_format import name_of
+    from kvchat.config import Config, load_config
+    from kvchat.config import ConfigError as SettingsError
+
+    try:
+        engine = load_config(options.config).engine
+    except SettingsError:  # reported with the settings
+        engine = Config().engine
+    try:
+        device = find_device(options.device or engine.device)
+        dtype = compute_dtype(engine.dtype, device)
+    except ConfigError as error:
+        return Finding("fail", "device", str(error))
+    return Finding("ok", "device", f"{device}, computing in {name_of(dtype)}")
 
 
 def _kernels() -> Finding:

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import click
 
+from kvchat.profiles import PROFILE_NAMES, ProfileName
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What the user asked for on the command line; None is not asked."""
 
     model: str | None = None
+    profile: ProfileName | None = None
     persona: str | None = None
     system: str | None = None
     temperature: float | None = None
@@ -43,5 +46,11 @@ kv_dtype_option = click.option(
     metavar="DTYPE",
     type=click.Choice(["auto", "float32", "bfloat16", "float16", "int8", "int4"]),
     help="What keys and values are stored in: auto, float32, bfloat16, float16, int8 or int4.",
+)
+profile_option = click.option(
+    "--profile",
+    metavar="NAME",
+    type=click.Choice(PROFILE_NAMES),
+    help="What the engine is set up for: chat, documents or writer.",
 )
 pass_options = click.make_pass_decorator(Options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -11,9 +11,8 @@ import click
 from kvchat.cli.options import Options, kv_dtype_option, not_empty, pass_options
 
 if TYPE_CHECKING:
-    from engine.model.config import ModelConfig
-    from kernels.kv_format import KVFormat
-    from kvchat.bench.memory_plan import MemoryPlan, Need
+    from kvchat.bench.memory_plan import Need
+    from kvchat.bench.plan_report import PlanReport
 
 
 @click.command("plan")
@@ -28,56 +27,51 @@ if TYPE_CHECKING:
 def command(
     options: Options, model: str | None, context: int | None, conversations: int, kv_dtype: str | None, as_json: bool
 ) -> None:
-    """Show the memory that the KV cache of a model takes, and what fits here.
+    """Show the memory that a model and its KV cache take, what fits here, and which profile is for it.
 
-    Arithmetic only: the model is not loaded. Scales and offsets of int8 and int4 are counted.
+    The model is not loaded. Scales and offsets of int8 and int4 are counted.
     """
-    import torch
-
-    from engine.kv_cache import default_cap
-    from engine.kv_choice import choose_format
-    from engine.locate import model_folder
-    from engine.model.config import ModelConfig
-    from engine.runner import find_device, native_dtype
-    from kvchat.bench.memory_plan import plan
-    from kvchat.catalogue.folder import weight_files
+    from kvchat.bench.plan_report import survey
     from kvchat.cli.settings import resolve
 
     flagged = replace(options, model=model or options.model, kv_dtype=kv_dtype or options.kv_dtype)
-    config = resolve(flagged).config.engine
-    folder, device = model_folder(config.model), find_device(config.device)
-    shape = ModelConfig.read(folder)
-    compute = native_dtype(device) if config.dtype == "auto" else getattr(torch, config.dtype)
-    format, _ = choose_format(config.kv_dtype, shape, folder, compute)
-    pool = default_cap(device) if config.kv_memory is None else config.kv_memory
-    planned = plan(
-        shape, format, context or config.context_length or shape.context_length, conversations, pool, config.block_size
-    )
-    weights = sum(file.stat().st_size for file in weight_files(folder))
-    if as_json:
-        print(
-            json.dumps(
-                {"model": str(config.model), "kv_format": str(format), "weight_file_bytes": weights} | asdict(planned)
-            )
-        )
-    else:
-        print(_text(str(config.model), shape, format, weights, planned))
+    report = survey(resolve(flagged).config.engine, context, conversations)
+    print(json.dumps(report.as_json()) if as_json else _text(report))
 
 
-def _text(name: str, model: ModelConfig, format: KVFormat, weights: int, plan: MemoryPlan) -> str:
+def _text(report: PlanReport) -> str:
     from kvchat.cli.table import table
+    from kvchat.profiles import PROFILES
 
-    rows = [("", "CONTEXT", "CONVERSATIONS", "KV CACHE"), _row("asked", plan.need), *(_row("", n) for n in plan.table)]
+    shape, planned, weights = report.shape, report.plan, report.weights
+    rows = [
+        ("", "CONTEXT", "CONVERSATIONS", "KV CACHE"),
+        _row("asked", planned.need),
+        *(_row("", need) for need in planned.table),
+    ]
+    held = f"{'at most ' * weights.is_bound}{_size(weights.step_bytes)} read by each step"
+    if weights.embedding_bytes:
+        held += f", {_size(weights.embedding_bytes)} of embeddings"
+    per_head = planned.token_bytes // (shape.n_layer * shape.n_kv_head)
+    fits = report.needed_bytes <= report.free_bytes
+    room = (
+        f", with room for {report.most:,} such conversations in a larger engine.kv_memory" if fits else ": too little"
+    )
     return "\n".join(
         (
-            f"{name}: weight files of {_size(weights)}; KV cache in {format}",
-            f"{plan.token_bytes:,} bytes a token: {model.n_layer} layers x {model.n_kv_head} KV heads x "
-            f"{plan.token_bytes // (model.n_layer * model.n_kv_head)} bytes for a key and a value of {model.head_dim}",
+            f"{report.model}: weights in memory {held}; files of {_size(report.weight_file_bytes)}",
+            f"KV cache in {report.kv_format}",
+            f"  formula   {planned.token_bytes:,} bytes a token: {shape.n_layer} layers x {shape.n_kv_head} KV heads x "
+            f"{per_head} bytes for a key and a value of {shape.head_dim}",
+            f"  measured  {report.measured_token_bytes:,.0f} bytes a token, of a pool filled here",
             "",
             table(rows),
             "",
-            f"The pool here, {_size(plan.pool_bytes)}, holds {plan.fitting:,} conversations of "
-            f"{plan.need.context:,} tokens at once; more wait their turn.",
+            f"The pool here, {_size(planned.pool_bytes)}, holds {planned.fitting:,} conversations of "
+            f"{planned.need.context:,} tokens at once; more wait their turn.",
+            f"Weights and what was asked for take {_size(report.needed_bytes)}; "
+            f"{_size(report.free_bytes)} are free{room}.",
+            f"Profile: {report.profile}, for {PROFILES[report.profile].pattern}: {report.reason}.",
         )
     )
 

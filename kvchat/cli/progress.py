@@ -6,6 +6,8 @@ import os
 import shutil
 import sys
 
+BAR_WIDTH = 24
+
 
 class ProgressLine:
     """On stderr: one line of a terminal, drawn again each time; elsewhere a line for each stage, which is the text up
@@ -22,6 +24,11 @@ class ProgressLine:
         elif (stage := text.partition(":")[0]) != self._stage:
             self._stage = stage
             print(stage, file=sys.stderr, flush=True)
+
+    def bar(self, stage: str, fraction: float) -> None:
+        """A stage with a bar that is so far full."""
+        full = round(BAR_WIDTH * min(1.0, fraction))
+        self.show(f"{stage}: {'█' * full}{'░' * (BAR_WIDTH - full)} {fraction:.0%}")
 
     def end(self) -> None:
         if self._terminal:

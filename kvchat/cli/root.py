@@ -12,7 +12,7 @@ import click
 
 import kvchat
 from kvchat.cli import bench, calibrate, config, doctor, exchange, models, personas, plan, pull
-from kvchat.cli.options import Options, finite, kv_dtype_option, not_empty
+from kvchat.cli.options import Options, finite, kv_dtype_option, not_empty, profile_option
 
 
 @click.group(
@@ -36,6 +36,7 @@ from kvchat.cli.options import Options, finite, kv_dtype_option, not_empty
 @click.option("--seed", metavar="N", type=click.IntRange(min=0), help="The same seed gives the same reply.")
 @click.option("--device", metavar="DEVICE", help="Where the model runs: auto, cpu, cuda or cuda:N.")
 @kv_dtype_option
+@profile_option
 @click.option(
     "--config",
     metavar="FILE",

@@ -29,7 +29,7 @@ class Settings:
 
 def resolve(options: Options) -> Settings:
     """Raises ConfigError for a bad file, value or persona, and ModelError when the model is not installed."""
-    config = load_config(options.config)
+    config = load_config(options.config, options.profile)
     engine = _given(
         model=installed_name(options.model or config.model), device=options.device, kv_dtype=options.kv_dtype
     )

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from collector import Collector
+
+NEED_TRITON = [
+    "test_triton_engine.py",
+    "test_gpu_step_bench.py",
+    "test_sampling_where_the_logits_are.py",
+    "model/test_recorded_decodes.py",
+]
+collect_ignore = [] if find_spec("triton") else NEED_TRITON
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"

@@ -267,7 +267,7 @@ class TestConversation:
             engine.step()
         for _ in range(8):
             engine.step()
-        pool, stats = engine._pool, engine._snapshot()
+        pool, stats = engine._pool, engine.snapshot()
         counts = {code: stats.block_map.count(code) for code in set(stats.block_map)}
         assert stats.owners == ("a", "b")
         assert counts[BLOCK_SHARED] == stats.pool.shared >= len(persona.text) // 16

@@ -12,10 +12,11 @@ import random
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from engine.block_manager import BlockManager
 from engine.errors import InvalidRequest
+from engine.policy import Policy
 from engine.prefix_cache import NoPrefixCache, PrefixCache
 from engine.scheduler import MAX_OVERTAKEN, Batch, Scheduler
 from engine.sequence import Sequence
@@ -34,9 +35,12 @@ class Machine:
         max_sequences: int = 4,
         pin_budget: int = 3,
         caching: bool = True,
+        policy: Policy | None = None,
     ) -> None:
         cache = (PrefixCache if caching else NoPrefixCache)(blocks, BLOCK, seed=b"test", pin_budget=pin_budget)
-        self.scheduler = Scheduler(BlockManager(cache), max_batch_tokens=max_batch_tokens, max_sequences=max_sequences)
+        self.scheduler = Scheduler(
+            BlockManager(cache), max_batch_tokens=max_batch_tokens, max_sequences=max_sequences, policy=policy
+        )
         self.pool = cache.pool
         self.memory: dict[tuple[int, int], tuple[int, ...]] = {}
         self.arrivals = 0
@@ -99,9 +103,12 @@ class Machine:
 
 
 class SchedulerMachine(RuleBasedStateMachine):
-    def __init__(self) -> None:
-        super().__init__()
-        self.machine = Machine()
+    @initialize(
+        policy=st.sampled_from([Policy(), Policy(reserve=20), Policy(static_batches=True), Policy(keep_kv=False)]),
+        caching=st.booleans(),
+    )
+    def start(self, policy: Policy, caching: bool) -> None:
+        self.machine = Machine(policy=policy, caching=caching and policy.keep_kv)
 
     # Few distinct tokens, so that prompts share prefixes that end anywhere in a block.
     @rule(
@@ -136,7 +143,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.machine.scheduler.check_integrity()
 
     def teardown(self) -> None:
-        self.machine.run()
+        if hasattr(self, "machine"):
+            self.machine.run()
 
 
 TestSchedulerUnderAnyOrder = SchedulerMachine.TestCase
@@ -270,3 +278,40 @@ def test_a_pin_beyond_the_budget_is_not_taken_and_the_oldest_pin_gives_way() -> 
         machine.run()
     pinned = [tuple(machine.memory[block, 3][:1]) for block in range(16) if machine.pool.pinned(block)]
     assert pinned == [(2,), (2,)], "the first gave way to the second, the third exceeds the budget"
+
+
+def test_reserved_memory_is_taken_at_once_and_held_to_the_end() -> None:
+    machine = Machine(blocks=12, policy=Policy(reserve=24), caching=False)
+    first, second, third = (machine.submit([token] * 3, max_tokens=12) for token in range(3))
+    used = []
+    while first in machine.live:
+        machine.step()
+        used.append(machine.pool.num_used)
+        assert third.phase == "queued"
+    assert set(used[:-1]) == {12}, "6 blocks for each of two, from the first step on"
+    machine.run()
+    assert [seq.generated for seq in (first, second, third)] == [12, 12, 12] and not machine.scheduler.preemptions
+
+
+def test_a_reservation_larger_than_the_pool_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="needs 6 KV blocks and the pool has 4"):
+        Machine(blocks=4, policy=Policy(reserve=24)).submit([0])
+
+
+def test_a_static_batch_lets_nobody_in_until_its_last_sequence_has_ended() -> None:
+    machine = Machine(blocks=64, max_sequences=3, policy=Policy(static_batches=True))
+    for token, tokens in enumerate((2, 5, 9, 2, 2)):
+        machine.submit([token] * 3, max_tokens=tokens)
+    widths = []
+    while machine.live:
+        machine.step()
+        widths.append(len(machine.scheduler.running))
+    assert widths == [3, 2, 2, 2, 1, 1, 1, 1, 0, 2, 0]
+    assert [seq.request_id for seq in machine.finished] == ["r1", "r2", "r3", "r4", "r5"]
+
+
+def test_without_a_kv_cache_every_token_computes_all_tokens_before_it() -> None:
+    machine = Machine(blocks=32, max_batch_tokens=64, policy=Policy(keep_kv=False), caching=False)
+    seq = machine.submit([1] * 5, max_tokens=4)
+    assert [machine.step().shares[0].tokens for _ in range(4)] == [5, 6, 7, 8]
+    assert seq in machine.finished and machine.pool.num_free == 32

@@ -76,7 +76,7 @@ def check(
         queries.append(q)
         expected.append(textbook(q, keys, values, context, window))
         planned.append(Span(rows, context, table))
-    plan = kernels.plan_attention(planned, block_size, group, window)
+    plan = kernels.plan_attention(planned, layer, n_kv_head * group, window)
     ours = kernels.paged_attention(torch.cat(queries), layer, plan)
     torch.testing.assert_close(ours.double(), torch.cat(expected), atol=tolerance, rtol=tolerance)
 

@@ -59,7 +59,7 @@ def test_rotary_turns_pairs_of_values_by_their_angle() -> None:
     angles = torch.rand(4, 1, 4)
     before = torch.complex(heads[..., :4].clone(), heads[..., 4:].clone())
     cos, sin = torch.cat([angles.cos()] * 2, -1), torch.cat([-angles.sin(), angles.sin()], -1)
-    select(CPU, torch.float32).rotary_(heads, cos, sin)
+    ReferenceKernels(CPU, torch.float32).rotary_(heads, cos, sin)
     turned = before * torch.polar(torch.ones_like(angles), angles)
     torch.testing.assert_close(heads, torch.cat([turned.real, turned.imag], -1))
 
@@ -76,7 +76,7 @@ def test_kv_write_touches_its_slots_and_nothing_else() -> None:
     blocks = torch.zeros(2, 4, 3, 2, 8)
     layer = LayerCache(*(Plane(plane.view(torch.uint8).flatten(1), torch.float32, 3, 2, 8) for plane in blocks))
     kv = torch.randn(3, 2, 2, 8)
-    select(CPU, torch.float32).kv_write(kv, layer, torch.tensor([11, 0, 4]))
+    ReferenceKernels(CPU, torch.float32).kv_write(kv, layer, torch.tensor([11, 0, 4]))
     rows = blocks.flatten(1, 2)
     for index, slot in enumerate((11, 0, 4)):
         assert torch.equal(rows[:, slot], kv[index])

@@ -195,7 +195,7 @@ def test_the_example_file_shows_every_setting_and_explains_it(file: Path, monkey
     def names(kind: type[msgspec.Struct]) -> set[str]:
         return set(kind.__struct_fields__)
 
-    assert set(shown) == {"model", "persona", "engine", "sampling", "ui", "keys"}
+    assert set(shown) == {"model", "persona", "profile", "engine", "sampling", "ui", "keys"}
     assert set(shown["engine"]) == names(EngineConfig) - {"model"}
     assert set(shown["sampling"]) == names(SamplingParams) - {"seed", "logit_bias", "ignore_eos"}
     assert set(shown["ui"]) == names(UiConfig)

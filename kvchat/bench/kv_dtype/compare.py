@@ -12,10 +12,12 @@ from engine.kv_choice import GATES, choose_format
 from engine.locate import model_folder
 from engine.quality import load_to_read
 from engine.tokenizer import Tokenizer
+from kvchat.bench.decoding import decode_rates
+from kvchat.bench.figures import ratio
 from kvchat.bench.kv_dtype.plan import ROOM, Plan
 from kvchat.bench.kv_dtype.quality import losses, needles
 from kvchat.bench.kv_dtype.report import Column, Report
-from kvchat.bench.kv_dtype.running import TURNS, decode_rates, first_difference, ratio, replay
+from kvchat.bench.kv_dtype.running import TURNS, first_difference, replay
 from kvchat.bench.text import english
 
 
@@ -53,9 +55,13 @@ def compare(config: EngineConfig, plan: Plan, seed: int, on_progress: Callable[[
     for column, conversation in zip(columns.values(), conversations, strict=True):
         column.first_difference = first_difference(conversations[0], conversation)
     engines = list(_engines(config, report))
-    for number, context in enumerate(plan.decode):
-        on_progress("timing", number / len(plan.decode))
-        rates = decode_rates(engines, tuple(text[:context]), plan.rounds)
+    for context in plan.decode:
+        rates = decode_rates(
+            engines,
+            tuple(text[:context]),
+            plan.rounds,
+            lambda done, n=context: on_progress(f"decoding behind {n:,} tokens", done),  # type: ignore[misc]
+        )
         for column, mine in zip(columns.values(), rates, strict=True):
             column.rates.append(mine)
             column.ratios.append(ratio(mine, rates[0]))

@@ -8,6 +8,8 @@ from kvchat.bench.kv_dtype.running import TURNS
 
 ROOM = 512
 """Tokens that a timed engine needs behind its prompt."""
+TURN_TOKENS = 100
+"""Tokens that a turn of the replayed conversation takes at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +28,11 @@ class Plan:
         return Plan(
             tuple(n for n in self.windows if n <= context_length),
             tuple(n for n in self.needles if n <= context_length),
-            self.turns,
+            min(self.turns, context_length // TURN_TOKENS),
             tuple(n for n in self.decode if n + ROOM <= context_length),
             self.rounds,
         )
 
 
 FULL = Plan((512, 2048, 4096, 8192), (1024, 4096, 8192), len(TURNS), (4096, 7168), 7)
-QUICK = Plan((512, 1024), (1024,), 4, (1024,), 5)
+QUICK = Plan((512, 1024), (1024,), 3, (1024,), 3)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from statistics import median
 
 from engine.kv_choice import GATES
+from kvchat.bench.experiment import Table
+from kvchat.bench.figures import spread
 from kvchat.bench.kv_dtype.plan import Plan
 from kvchat.bench.kv_dtype.quality import Found, Loss
+from kvchat.bench.plot import Plot, Series
 
 
 @dataclass(slots=True)
@@ -48,80 +50,67 @@ class Report:
         ]
 
 
-Table = list[list[str]]
-"""Rows of cells, the header first."""
-
-
-def tables(report: Report) -> dict[str, Table]:
-    """By their titles."""
-    return {
-        "memory": _memory(report),
-        "against auto, over a text of English": _losses(report),
-        "long-context memory": _needles(report),
-        "a greedy conversation, replayed": _replay(report),
-        "speed, medians of interleaved rounds": _speed(report),
-    }
-
-
-def _memory(report: Report) -> Table:
-    columns, auto = report.columns.values(), report.columns["auto"].token_bytes
-    return [
-        ["", *report.columns],
-        ["format", *(column.format for column in columns)],
-        ["bytes per token, by the formula", *(f"{column.token_bytes:,}" for column in columns)],
-        ["bytes per token, of the pool", *(f"{column.pool_token_bytes:,.0f}" for column in columns)],
-        ["of auto", *(f"{column.token_bytes / auto:.0%}" for column in columns)],
+def table(report: Report) -> Table:
+    """A column for each `kv_dtype`, what was measured below each other."""
+    columns = report.columns
+    auto = columns["auto"].token_bytes
+    rows = [
+        ["", *columns],
+        ["format", *(column.format for column in columns.values())],
+        ["bytes per token, by the formula", *(f"{column.token_bytes:,}" for column in columns.values())],
+        ["bytes per token, of the pool", *(f"{column.pool_token_bytes:,.0f}" for column in columns.values())],
+        ["of auto", *(f"{column.token_bytes / auto:.0%}" for column in columns.values())],
     ]
-
-
-def _losses(report: Report) -> Table:
-    measures = ("perplexity", "KL", "KL at the end", "top-1")
-    rows = [["context", *(f"{kv_dtype} {measure}" for kv_dtype in GATES for measure in measures)]]
     for index, context in enumerate(report.plan.windows):
-        row = [f"{context:,}"]
-        for kv_dtype in GATES:
-            loss = report.columns[kv_dtype].losses[index]
-            row += [f"{loss.perplexity:+.3%}", f"{loss.divergence:.5f}", f"{loss.late_divergence:.5f}"]
-            row.append(f"{loss.agreement:.1%}")
-        rows.append(row)
-    return rows
-
-
-def _needles(report: Report) -> Table:
-    rows = [["ten facts, asked for at the end of", *report.columns]]
+        losses = [columns[kv_dtype].losses[index] for kv_dtype in GATES]
+        rows += [
+            [f"perplexity, windows of {context:,}", "", *(f"{loss.perplexity:+.3%}" for loss in losses)],
+            ["  KL of all, of the last eighth", "", *(_divergences(loss) for loss in losses)],
+            ["  likeliest token the same", "", *(f"{loss.agreement:.1%}" for loss in losses)],
+        ]
     for index, context in enumerate(report.plan.needles):
-        found = [column.needles[index] for column in report.columns.values()]
-        cells = [f"{each.right} of {each.asked} right, log p {each.log_probability:.2f}" for each in found]
-        rows.append([f"{context:,} tokens", *cells])
-    return rows
-
-
-def _replay(report: Report) -> Table:
-    turns = [column.first_difference for column in report.columns.values()]
-    cells = [f"turn {turn}" if turn else f"none in {report.plan.turns}" for turn in turns]
-    return [["", *report.columns], ["first other reply", *cells]]
-
-
-def _speed(report: Report) -> Table:
-    rows = [["decode, tokens/s", *report.columns]]
+        found = [column.needles[index] for column in columns.values()]
+        cells = [f"{each.right} of {each.asked}, {each.log_probability:.2f}" for each in found]
+        rows.append([f"facts found behind {context:,}, log p", *cells])
+    turns = [column.first_difference for column in columns.values()]
+    rows.append(
+        [
+            "first other reply of a conversation",
+            *(f"turn {turn}" if turn else f"none in {report.plan.turns}" for turn in turns),
+        ]
+    )
     for index, context in enumerate(report.plan.decode):
-        columns = report.columns.values()
-        cells = [f"{median(column.rates[index]):.0f} ({column.ratios[index]:.2f}x)" for column in columns]
-        rows.append([f"at {context:,}", *cells])
+        cells = [f"{spread(column.rates[index])}, {column.ratios[index]:.2f}x" for column in columns.values()]
+        rows.append([f"decode behind {context:,}, tokens/s", *cells])
     return rows
 
 
-def sentences(report: Report) -> list[str]:
-    """What the figures say."""
+def _divergences(loss: Loss) -> str:
+    return f"{loss.divergence:.5f}, {loss.late_divergence:.5f}"
+
+
+def plot(report: Report) -> Plot:
+    """How the loss goes with the context."""
+    return Plot(
+        x="context, tokens",
+        y="perplexity, % more than auto",
+        series=[
+            Series(kv_dtype, report.plan.windows, [100 * loss.perplexity for loss in report.columns[kv_dtype].losses])
+            for kv_dtype in GATES
+        ],
+    )
+
+
+def answer(report: Report) -> str:
+    """What the figures say, in one sentence."""
     said = []
     for kv_dtype in GATES:
         column = report.columns[kv_dtype]
-        share = column.token_bytes / report.columns["auto"].token_bytes
+        text = f"{kv_dtype} takes {column.token_bytes / report.columns['auto'].token_bytes:.0%} of the memory"
         worst = max(column.losses, key=lambda loss: loss.perplexity, default=None)
-        text = f"{kv_dtype}: {share:.0%} of the memory"
         if worst is not None:
-            text += f", perplexity {worst.perplexity:+.2%} at most"
-            gate = f"{GATES[kv_dtype].perplexity:.1%}"
-            text += f"; {'above' if report.failed(kv_dtype) else 'within'} its gate of {gate}"
+            verdict = "more than" if report.failed(kv_dtype) else "within"
+            text += f" and changes perplexity by {worst.perplexity:+.2%} at most, {verdict} its limit of "
+            text += f"{GATES[kv_dtype].perplexity:.1%}"
         said.append(text)
-    return said
+    return "; ".join(said) + "."

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from kvchat.bench.peers.peer import Peer, Prompt
+from kvchat.bench.draw import Draw
+from kvchat.bench.peers.peer import Peer
 
 STEPS = 32
 """Decode steps that are timed."""
@@ -23,18 +23,6 @@ RATE = Unit("tokens/s", True)
 MILLISECONDS = Unit("ms", False)
 SECONDS = Unit("s", False)
 MEMORY = Unit("MiB", False)
-
-
-class Draw:
-    """Random tokens, the same for every engine in one round and new in the next."""
-
-    def __init__(self, seed: str, vocab_size: int) -> None:
-        self._random = random.Random(seed)
-        # The lowest ids are control tokens and bytes, and the highest ones are often added control tokens.
-        self._tokens = range(vocab_size // 8, vocab_size // 2)
-
-    def __call__(self, length: int) -> Prompt:
-        return self._random.choices(self._tokens, k=length)
 
 
 class Cell(Protocol):

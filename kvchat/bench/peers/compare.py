@@ -12,12 +12,13 @@ import psutil
 from engine.config import EngineConfig
 from engine.locate import model_folder
 from engine.model.config import ModelConfig
+from kvchat.bench.experiment import OnProgress
 from kvchat.bench.machine import cpu_name
 from kvchat.bench.peers.cells import STEPS, Cell, Decode
 from kvchat.bench.peers.kvchat_peer import KvchatPeer
 from kvchat.bench.peers.lineup import Sources, find_peers
 from kvchat.bench.peers.report import Machine, Report, Row
-from kvchat.bench.peers.rounds import OnProgress, measure
+from kvchat.bench.peers.rounds import measure
 
 
 def compare(
@@ -36,7 +37,7 @@ def compare(
     """
     folder = model_folder(config.model)
     with ExitStack() as stack:
-        on_progress("starting the engines")
+        on_progress("starting the engines", 0.0)
         kvchat = KvchatPeer(config, flags)
         stack.callback(kvchat.close)
         threads, context = kvchat.about["threads"], kvchat.about["context_length"]

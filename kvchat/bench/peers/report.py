@@ -7,6 +7,9 @@ from typing import Any
 
 import msgspec
 
+from kvchat.bench.figures import number
+from kvchat.bench.plot import Plot, Series
+
 
 class Row(msgspec.Struct):
     """One cell. `values` are the measurements of each engine, a value per round."""
@@ -78,10 +81,10 @@ class Report(msgspec.Struct):
         body = []
         for row in self.rows:
             fraction = "" if row.bandwidth_fraction is None else f"{100 * row.bandwidth_fraction:.0f} %"
-            line = [row.name, row.unit, _number(row.median(first)), fraction]
+            line = [row.name, row.unit, _shown(row.median(first)), fraction]
             for peer in peers:
                 ratio = row.ratio(first, peer)
-                line += [_number(row.median(peer)), "" if ratio is None else f"{ratio:.2f}x"]
+                line += [_shown(row.median(peer)), "" if ratio is None else f"{ratio:.2f}x"]
             body.append(line)
         return [header, *body]
 
@@ -102,9 +105,37 @@ class Report(msgspec.Struct):
         return lines
 
 
-def _number(value: float | None) -> str:
-    """Three significant digits, or all digits before the point."""
-    if value is None:
-        return "-"
-    digits = 2 if value < 10 else 1 if value < 100 else 0
-    return f"{value:,.{digits}f}"
+def _shown(value: float | None) -> str:
+    return "-" if value is None else number(value)
+
+
+def plot(report: Report) -> Plot:
+    """The rates of decoding, of those who were measured in every one."""
+    rows = [row for row in report.rows if row.name.startswith("decode")]
+    medians = {engine: [row.median(engine) for row in rows] for engine in report.engines}
+    return Plot(
+        x="sequences x tokens of context",
+        y="decoded tokens/s",
+        kind="bars",
+        series=[
+            Series(engine, [row.name.removeprefix("decode, ") for row in rows], [value or 0.0 for value in values])
+            for engine, values in medians.items()
+        ],
+    )
+
+
+def answer(report: Report) -> str:
+    """How kvchat stands to each peer, in one sentence."""
+    first, *peers = report.engines
+    said = []
+    for peer in peers:
+        ratios = {row.name: ratio for row in report.rows if (ratio := row.ratio(first, peer)) is not None}
+        if ratios:
+            worst, best = (choose(ratios, key=ratios.__getitem__) for choose in (min, max))
+            said.append(
+                f"{peer} ({median(ratios.values()):.1f} times as a median, from {ratios[worst]:.2f} at {worst} to "
+                f"{ratios[best]:.1f} at {best})"
+            )
+    if not said:
+        return "No other engine was measured."
+    return f"How many times better {first} is than its peers: {'; '.join(said)}."

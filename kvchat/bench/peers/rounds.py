@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kvchat.bench.peers.cells import Cell, Draw
+from kvchat.bench.draw import Draw
+from kvchat.bench.experiment import OnProgress
+from kvchat.bench.peers.cells import Cell
 from kvchat.bench.peers.peer import Peer, PeerError
 from kvchat.bench.peers.report import Failure, Row
-
-OnProgress = Callable[[str], None]
 
 
 def measure(
@@ -27,12 +27,12 @@ def measure(
     failures: dict[tuple[str, str], Failure] = {}
     for number in range(rounds + 1):
         between()
-        for cell, row in zip(cells, rows, strict=True):
+        for index, (cell, row) in enumerate(zip(cells, rows, strict=True)):
             for peer in peers:
                 if (peer.name, cell.name) in failures:
                     continue
                 label = f"round {number} of {rounds}" if number else "warming up"
-                on_progress(f"{label}: {cell.name}: {peer.name}")
+                on_progress(f"{label}: {cell.name}: {peer.name}", (number + index / len(cells)) / (rounds + 1))
                 try:
                     value = cell.measure(peer, Draw(f"{seed} {number} {cell.name}", vocab_size))
                 except PeerError as error:

@@ -13,7 +13,7 @@ import transformers
 from transformers import AutoModelForCausalLM, DynamicCache
 from transformers.generation.streamers import BaseStreamer
 
-from engine.runner import native_dtype
+from engine.device import native_dtype
 
 
 class _Clock(BaseStreamer):

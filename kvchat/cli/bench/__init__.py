@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
-from kvchat.cli.bench import kv_dtype, peers
+from kvchat.bench.experiments import EXPERIMENTS
+from kvchat.cli.bench import everything, loads, peers
+from kvchat.cli.bench.experiment import command_for
 
 
 @click.group("bench")
@@ -12,5 +14,9 @@ def command() -> None:
     """Measure this machine. Nothing else should run meanwhile."""
 
 
-for measurement in (kv_dtype.command, peers.command):
-    command.add_command(measurement)
+_WITH_OPTIONS = {each.name: each for each in (loads.mixed, loads.doctor, peers.command)}
+"""Those that take more than every experiment does."""
+
+for experiment in EXPERIMENTS:
+    command.add_command(_WITH_OPTIONS.get(experiment.name) or command_for(experiment))
+command.add_command(everything.command)

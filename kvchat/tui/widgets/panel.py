@@ -13,6 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from engine.api import EngineStats, Metrics, ModelInfo
+from kvchat.diagnosis import Reading, diagnose
 from kvchat.tui.format import NOTHING, count, percent, printable, rate, seconds, shorten, size
 from kvchat.tui.responsiveness import LAG_LIMIT_S, Responsiveness
 from kvchat.tui.widgets.block_map import (
@@ -157,7 +158,15 @@ def _engine(vitals: Vitals, width: int) -> Sequence[Content]:
         Content.styled(sparkline(vitals.speeds, width), "$primary" if vitals.speed else "$kv-cached"),
         row("running", f"{count(stats.running)}{waiting}", width),
         row("hit rate", percent(stats.hit_rate), width),
+        _hint(vitals, width),
     ]
+
+
+def _hint(vitals: Vitals, width: int) -> Content:
+    """What to look at first."""
+    found = diagnose(Reading.now(vitals.stats, vitals.metrics, vitals.model))
+    hint = shorten(found.hint, width)
+    return quiet(hint) if found.bottleneck == "none" else Content.styled(hint, "$warning")
 
 
 def _queue(vitals: Vitals, width: int) -> Sequence[Content]:

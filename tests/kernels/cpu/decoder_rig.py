@@ -220,7 +220,7 @@ class Rig:
         return Work(hidden, *self._angles(positions), slots, spans, wanted, all_places)
 
     def _angles(self, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """cos and sin as `kernels.contract.Kernels.rotary_` takes them."""
+        """cos and sin as `kernels.contract.Kernels.rotary_kv_write` takes them."""
         pairs = torch.arange(self.model.head_dim // 2)
         angles = torch.tensor(positions).unsqueeze(-1) / 10000 ** (2 * pairs / self.model.head_dim)
         cos, sin = angles.cos(), angles.sin()

@@ -33,7 +33,9 @@ def test_without_peers_kvchat_is_measured_beside_transformers(
     assert run(["--model", str(small_model), "bench", "peers", "--quick", "--rounds", "1", "--json", *no_peers]) == 0
     printed = capsys.readouterr()
     assert printed.err.splitlines() == ["starting the engines", "warming up", "round 1 of 1"]
-    report = json.loads(printed.out)
+    outcome = json.loads(printed.out)
+    assert outcome["answer"].startswith("How many times better kvchat is than its peers: transformers (")
+    report = outcome["measured"]
     assert [row["name"] for row in report["rows"]] == FITTING
     assert report["left_out"] == TOO_LONG
     assert report["failures"] == []

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from msgspec.structs import replace
 
+from engine.config import EngineConfig
+from engine.engine import Engine
 from engine.model.config import ModelConfig
 from kernels.kv_format import Groups, KVFormat
-from kvchat.bench.memory_plan import plan
+from kvchat.bench.memory_plan import advise, plan
+from kvchat.bench.plan_report import survey
 from kvchat.cli.program import run
+from kvchat.profiles import PROFILES
 
 FLOAT16 = KVFormat(torch.float16, torch.float16)
 GIB = 2**30
@@ -22,6 +27,19 @@ GIB = 2**30
 def seven_billion(small_model: Path) -> ModelConfig:
     """The shape of a common model of 7 billion parameters with grouped queries."""
     return replace(ModelConfig.read(small_model), n_layer=32, n_head=32, n_kv_head=8, head_dim=128)
+
+
+@pytest.fixture
+def native_model(small_model: Path, tmp_path: Path) -> Path:
+    """A model with a shape that the CPU's native kernels take, and nothing packed yet."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    folder = tmp_path / "native"
+    shape = json.loads((small_model / "config.json").read_text()) | {"hidden_size": 64, "head_dim": 16}
+    LlamaForCausalLM(LlamaConfig(**shape)).save_pretrained(folder)
+    for file in small_model.glob("tokenizer*"):
+        (folder / file.name).write_bytes(file.read_bytes())
+    return folder
 
 
 def test_a_token_of_32_layers_8_kv_heads_of_128_in_float16_takes_128_kib(seven_billion: ModelConfig) -> None:
@@ -72,3 +90,64 @@ def test_the_command_prints_the_plan(small_model: Path, capsys: pytest.CaptureFi
     assert planned["need"] == {"context": 64, "conversations": 4, "kv_bytes": 64 * 4 * 128}
     assert run(arguments) == 0
     assert "128 bytes a token: 2 layers x 2 KV heads x 32 bytes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("kv_bytes", "conversations", "profile"),
+    [(10, 1, "chat"), (10, 40, "chat"), (90, 8, "documents"), (90, 1, "writer"), (600, 1, "documents")],
+)
+def test_the_profile_follows_from_how_much_a_conversation_weighs(
+    kv_bytes: int, conversations: int, profile: str
+) -> None:
+    advised, reason = advise(kv_bytes, conversations, weight_bytes=100, pool_bytes=500)
+    assert advised == profile
+    assert reason.startswith(f"the keys and values of a conversation are {kv_bytes}% of the weights")
+
+
+@pytest.mark.parametrize("kv_dtype", ["auto", "int8", "int4"])
+def test_a_token_takes_the_memory_that_the_formula_says(small_model: Path, kv_dtype: Any) -> None:
+    report = survey(EngineConfig(small_model, kv_dtype=kv_dtype, dtype="float32"), 64, 4)
+    # The operating system hands out pages, of up to 2 MiB.
+    assert report.measured_token_bytes == pytest.approx(report.plan.token_bytes, rel=0.1)
+
+
+@pytest.mark.parametrize("weights", ["auto", "bf16", "int8", "int4"])
+def test_the_weights_in_memory_are_those_of_the_engine_once_it_is_loaded(native_model: Path, weights: Any) -> None:
+    config = EngineConfig(native_model, weights=weights, kv_memory=1 << 20)
+    before = survey(config, 64, 1).weights
+    loaded = Engine(config).info
+    after = survey(config, 64, 1).weights
+    assert after.step_bytes == loaded.weight_bytes and not after.is_bound
+    assert before.is_bound == (weights == "auto")
+    assert before.step_bytes >= after.step_bytes if weights == "auto" else before == after
+
+
+def test_what_is_free_holds_what_fits(small_model: Path) -> None:
+    report = survey(EngineConfig(small_model, dtype="float32"), 64, 1)
+    one = 64 * report.plan.token_bytes
+    assert report.weights.total + report.most * one <= report.free_bytes
+    assert report.weights.total + (report.most + 1) * one > report.free_bytes
+    more = survey(EngineConfig(small_model, dtype="float32"), 64, 2 * report.most)
+    assert not more.as_json()["fits"]
+
+
+def test_the_plan_names_what_was_measured_what_fits_and_the_profile(
+    small_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["plan", "--model", str(small_model), "--context", "64", "--conversations", "4"]
+    assert run([*arguments, "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert planned["fits"] and planned["most_conversations"] > 4
+    assert planned["weights"]["step_bytes"] > 0 and planned["measured_token_bytes"] > 0
+    assert planned["profile"] in PROFILES
+    assert run(arguments) == 0
+    printed = capsys.readouterr().out
+    for words in (
+        "weights in memory",
+        "measured",
+        "are free, with room for",
+        f"Profile: {planned['profile']}, ",
+    ):
+        assert words in printed
+    assert run([*arguments[:-1], "1000000000"]) == 0
+    assert "are free: too little." in capsys.readouterr().out

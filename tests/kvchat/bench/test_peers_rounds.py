@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvchat.bench.peers.cells import FULL, QUICK, Decode, Draw, FirstTokenBehind, Prefill
+from kvchat.bench.draw import Draw
+from kvchat.bench.peers.cells import FULL, QUICK, Decode, FirstTokenBehind, Prefill
 from kvchat.bench.peers.peer import PeerError, Prompt
 from kvchat.bench.peers.report import Failure, Row
 from kvchat.bench.peers.rounds import measure
@@ -46,7 +47,7 @@ class CountingPeer:
 
 
 def run(peers: Sequence[CountingPeer], *cells: Decode | Prefill | FirstTokenBehind) -> tuple[list[Row], list[Failure]]:
-    return measure(peers, cells, rounds=2, seed=0, vocab_size=1000, on_progress=lambda text: None)
+    return measure(peers, cells, rounds=2, seed=0, vocab_size=1000, on_progress=lambda stage, done: None)
 
 
 def test_every_peer_is_measured_in_a_cell_before_the_next_cell_and_round() -> None:

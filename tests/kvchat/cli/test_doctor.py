@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from kernels.cpu.tier import VARIABLE, tier
 from kvchat import paths
@@ -22,7 +23,19 @@ def findings(output: str) -> dict[str, tuple[str, str]]:
 def test_a_sound_installation_passes(installed_model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor"]) == 0
     found = findings(capsys.readouterr().out)
-    assert {"python", "torch", "cpu", "bfloat16", "memory", "disk", "data", "settings", "model"} <= found.keys()
+    assert {
+        "python",
+        "torch",
+        "cpu",
+        "bfloat16",
+        "gpu",
+        "device",
+        "memory",
+        "disk",
+        "data",
+        "settings",
+        "model",
+    } <= found.keys()
     assert {level for level, _ in found.values()} <= {"ok", "warn"}
     assert installed_model in found["model"][1]
 
@@ -75,3 +88,13 @@ def test_the_kernels_that_are_used_are_named(
     tier.cache_clear()
     found = findings(capsys.readouterr().out)["kernels"]
     assert found[0] == level and words in found[1]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_the_device_is_told_and_a_gpu_that_is_not_there_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["doctor"])
+    level, text = findings(capsys.readouterr().out)["device"]
+    assert level == "ok" and text.startswith("cpu, computing in ")
+    assert run(["--device", "cuda", "doctor"]) == 1
+    level, text = findings(capsys.readouterr().out)["device"]
+    assert level == "fail" and "device 'cuda' is not there" in text

@@ -6,7 +6,7 @@ import pytest
 from chat_driver import Open
 from scripted_client import metrics, stats
 
-from engine.api import BLOCK_CACHED, BLOCK_FREE, BLOCK_OWNED, BLOCK_SHARED, Progress
+from engine.api import BLOCK_CACHED, BLOCK_FREE, BLOCK_OWNED, BLOCK_SHARED, Metrics, Progress
 from kvchat.config import Config, UiConfig
 from kvchat.tui.widgets.block_map import CACHED, FREE, OTHER, OWN, SHARED, BlockMap, count_owners, draw, own_code
 from kvchat.tui.widgets.meters import bar, charted, row, scale, sparkline
@@ -157,3 +157,13 @@ async def test_a_block_tells_whose_it_is_under_the_mouse(open_chat: Open) -> Non
         for column, owner in ((0, "shared"), (2, "Where do birds nest?"), (8, "another"), (20, "free")):
             await chat.pilot.hover(block_map, offset=(column, 0))
             await chat.until(lambda owner=owner: owner in str(block_map.tooltip))
+
+
+async def test_one_line_says_what_makes_a_reply_slow(open_chat: Open) -> None:
+    async with open_chat(size=LARGE) as chat:
+        await chat.shows("nothing is slow")
+        request = await chat.send("A long paste")
+        chat.client.accept(request)
+        slow = Metrics(queue_s=0.1, ttft_s=3.0, e2e_s=3.0, prompt_tokens=4000)
+        chat.client.emit(Progress(request, "decode", 4000, slow), stats([(chat.tab.id, 250)]))
+        await chat.shows("prefill: 4,000 new tokens")

@@ -1,4 +1,4 @@
-"""Times the native kernels one by one, beside what the machine can do: `python -m kernels.bench [--threads N]`.
+"""Times the CPU's native kernels one by one, beside what the machine can do.
 
 Sizes are those of a small model (hidden 576, 9 query and 3 key/value heads of 64). Weights and caches are far larger
 than the CPU's cache unless a line says otherwise. Medians of several runs; nothing else should run meanwhile.
@@ -6,8 +6,6 @@ than the CPU's cache unless a line says otherwise. Medians of several runs; noth
 
 from __future__ import annotations
 
-import argparse
-import os
 import tempfile
 import threading
 import time
@@ -15,12 +13,12 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from kernels import cpu
+from kernels.bench.figure import Figure
 from kernels.kv_format import Groups, Storage, head_bytes
 
 RUNS = 7
@@ -29,14 +27,6 @@ BYTES = 160 << 20
 REPEATS = 500
 """Of what is read from the cache."""
 HIDDEN, HEADS, KV_HEADS, HEAD_DIM, BLOCK = 576, 9, 3, 64, 16
-
-
-class Figure(NamedTuple):
-    kernel: str
-    value: float
-    unit: str
-    ceiling: float | None = None
-    """What the machine reaches at best, in the same unit."""
 
 
 def timed(work: Callable[[int], None], threads: int) -> float:
@@ -210,10 +200,8 @@ def _attention(name: str, storage: Storage, rows: int, threads: int, memory: flo
     return Figure(f"attention, tile of prefill, {name} cache", done / seconds / 1e9, "GMAC/s")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m kernels.bench", description=__doc__.partition("\n")[0])
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="how many at once (default: all)")
-    threads = parser.parse_args().threads
+def run(threads: int) -> None:
+    """Print the figures one by one."""
     cpu.load(Path(tempfile.gettempdir()) / "kvchat-kernels", lambda: print("compiling the kernels ...", flush=True))
     from kernels.cpu.tier import tier
 
@@ -221,9 +209,4 @@ def main() -> None:
     print(f"tier {tier()}, {threads} threads, reading memory at {memory:.1f} GB/s (one thread {bandwidth(1):.1f})")
     print(f"torch, product of bfloat16 matrices: {matrix_products(threads):.0f} GMAC/s\n")
     for figure in (*linears(threads, memory), *attention(threads, memory)):
-        ceiling = f"  {figure.value / figure.ceiling:4.0%} of memory" if figure.ceiling else ""
-        print(f"{figure.kernel:<46}{figure.value:8.1f} {figure.unit:<6}{ceiling}")
-
-
-if __name__ == "__main__":
-    main()
+        print(figure)
