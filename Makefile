@@ -1,6 +1,7 @@
 # make chat: install kvchat into .venv, fetch the default model, open the chat.
 # make test: install the test extra into the same .venv, run every check.
 # make bench: measure beside the engines that are installed. make screenshots: renew the pictures in docs.
+# make snapshots: keep how the screens look now as what the tests compare with; look at the difference in git.
 # make guide: renew the lists in docs/USER_GUIDE.md.
 # Both want the default model.
 
@@ -12,7 +13,7 @@ BIN := .venv/bin
 # not compile the sources again each, whatever the environment says.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_WAIT_POLICY=passive $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: chat test bench screenshots guide
+.PHONY: chat test bench screenshots snapshots guide
 
 chat: .venv/installed
 	@$(BIN)/kvchat pull $(MODEL)
@@ -30,6 +31,9 @@ bench: .venv/installed
 
 screenshots: .venv/test-installed
 	$(BIN)/python docs/make_screenshots.py
+
+snapshots: .venv/test-installed
+	KVCHAT_RENEW_LOOKS=1 $(BIN)/pytest tests/kvchat/tui/test_looks.py
 
 guide: .venv/installed
 	$(BIN)/python docs/make_user_guide.py

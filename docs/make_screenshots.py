@@ -51,7 +51,7 @@ async def session(config: Config, root: Path) -> None:
         app = KvChatApp(config, store, client, load_personas(root))
         try:
             async with app.run_test(size=(120, 36)) as pilot:
-                await until(pilot, lambda: app._engine.state == "ready")
+                await until(pilot, lambda: app.engine.state == "ready")
                 tutor = app.workspace.personas.named("tutor")
                 await app.chat.open_tab(tutor)
                 first = app.workspace.active

@@ -44,6 +44,7 @@ def export_command(conversation_id: str | None, everything: bool, format: str | 
     """
     from kvchat.exchange import ExchangeError, format_of, render, save
     from kvchat.store import Store
+    from kvchat.tui.format import printable
 
     if everything and conversation_id:
         raise click.UsageError("either an ID or --all")
@@ -54,6 +55,8 @@ def export_command(conversation_id: str | None, everything: bool, format: str | 
             text = render([store.copy_of(conversation.id) for conversation in wanted], format)
         if output:
             save(output, text)
+        elif sys.stdout.isatty():
+            print(printable(text), end="")
         else:
             sys.stdout.buffer.write(text.encode())
     except ExchangeError as error:

@@ -20,6 +20,7 @@ from engine.model.config import ModelConfig
 from kvchat.cli import INTERRUPTED
 from kvchat.cli.options import Options
 from kvchat.cli.settings import Settings, resolve, sampling_flags
+from kvchat.tui.format import printable
 
 if TYPE_CHECKING:
     from engine.config import EngineConfig
@@ -153,7 +154,7 @@ def _request(question: str, settings: Settings) -> GenerationRequest:
 def _show(event: Event, as_json: bool) -> Finished | None:
     match event:
         case TokenDelta(text=text) if text and not as_json:
-            print(text, end="", flush=True)
+            print(printable(text) if os.isatty(1) else text, end="", flush=True)
         case Failed(error=error):
             raise EngineError(error)
         case Finished():

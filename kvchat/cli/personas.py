@@ -15,8 +15,10 @@ def command() -> None:
     """
     from kvchat.cli.table import table
     from kvchat.personas import load_personas
+    from kvchat.tui.format import printable
 
     personas = load_personas()
-    print(table([("NAME", "TITLE", "DESCRIPTION"), *((p.name, p.title, p.description) for p in personas.all)]))
+    rows = [("NAME", "TITLE", "DESCRIPTION"), *((p.name, p.title, p.description) for p in personas.all)]
+    print(table([tuple(map(printable, row)) for row in rows]))
     for warning in personas.warnings:
-        print(f"kvchat: {warning.problem}", file=sys.stderr)
+        print(f"kvchat: {printable(warning.problem)}", file=sys.stderr)

@@ -54,7 +54,9 @@ def _invoke(arguments: Sequence[str]) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"kvchat: {message}", file=sys.stderr)
+    from kvchat.tui.format import printable
+
+    print(f"kvchat: {printable(message)}", file=sys.stderr)
     return code
 
 

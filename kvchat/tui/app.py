@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from textual import work
 from textual.app import App
 from textual.binding import Binding
+from textual.events import Event as TextualEvent
+from textual.events import Paste
 from textual.message import Message
 from textual.screen import Screen
 
@@ -24,6 +26,7 @@ from kvchat.conversation import Change, ConversationController
 from kvchat.personas import Personas
 from kvchat.store import Store, StoreError
 from kvchat.tui import clipboard, keys
+from kvchat.tui.format import printable, typed
 from kvchat.tui.keymap import spelled
 from kvchat.tui.screens.chat import ChatScreen
 from kvchat.tui.theme_watch import POLL_S, ThemeWatch
@@ -32,6 +35,7 @@ from kvchat.tui.workspace import Workspace
 
 if TYPE_CHECKING:
     from textual.command import Provider
+    from textual.notifications import SeverityLevel
 
 ENDING_S = 5
 """How long a program that was told to end may take after everything is saved."""
@@ -109,6 +113,23 @@ class KvChatApp(App[None]):
     def copy_to_clipboard(self, text: str) -> None:
         super().copy_to_clipboard(text)
         clipboard.copy(text)
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Show a toast. What it quotes is shown, never obeyed."""
+        super().notify(printable(message), title=printable(title), severity=severity, timeout=timeout, markup=markup)
+
+    async def on_event(self, event: TextualEvent) -> None:
+        if isinstance(event, Paste):
+            event.text = typed(event.text)
+        await super().on_event(event)
 
     def on_mount(self) -> None:
         for warning in self.workspace.personas.warnings:
@@ -225,6 +246,10 @@ class KvChatApp(App[None]):
     def _conversation_changed(self, tab: ConversationController, change: Change) -> None:
         if self.chat.is_running:
             self.chat.conversation_changed(tab, change)
+
+    @property
+    def engine(self) -> EngineState:
+        return self._engine
 
     @property
     def crash(self) -> Exception | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
+from textual.fuzzy import Matcher
 from textual.types import IgnoreReturnCallbackType
 
 from kvchat.store import StoreError
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 HISTORY_HITS = 10
 
+# Textual declares the explanation of a hit a str and parses it as markup, but takes a Content as it is.
+
 Command = tuple[str, str, IgnoreReturnCallbackType]
 """Title, explanation, what to call."""
 
@@ -29,15 +32,15 @@ class ChatCommands(Provider):
 
     async def discover(self) -> Hits:
         for title, about, call in self._commands():
-            yield DiscoveryHit(title, call, help=about)
+            yield DiscoveryHit(Content(title), call, title, Content(about))  # type: ignore[arg-type]
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
         for title, about, call in self._commands():
             if (score := matcher.match(title)) > 0:
-                yield Hit(score, matcher.highlight(title), call, help=about)
+                yield Hit(score, _highlighted(title, matcher), call, title, Content(about))  # type: ignore[arg-type]
         for title, snippet, call in self._history(query):
-            yield Hit(0.01, Content(title), call, text=title, help=snippet)
+            yield Hit(0.01, Content(title), call, title, Content(snippet))  # type: ignore[arg-type]
 
     @property
     def _chat(self) -> ChatScreen:
@@ -81,3 +84,12 @@ class ChatCommands(Provider):
         for stored in found:
             open_it = partial(self._chat.open_stored, stored.conversation.id)
             yield f"Open {printable(stored.conversation.title)}", printable(stored.text), open_it
+
+
+def _highlighted(title: str, matcher: Matcher) -> Content:
+    """The title, never parsed as markup, with what was typed standing out."""
+    _, offsets = matcher.fuzzy_search.match(matcher.query, title)
+    content = Content(title)
+    for offset in offsets:
+        content = content.stylize(matcher.match_style, offset, offset + 1)
+    return content

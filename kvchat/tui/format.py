@@ -7,8 +7,9 @@ from engine.api import Metrics
 _CONTROLS: dict[int, int | None] = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"}
 _CONTROLS |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 _CONTROLS[ord("\r")] = None
+# What reorders the line it stands in, and with it what others wrote there. Right-to-left text does without.
+_CONTROLS |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)
 _REMOVED = dict.fromkeys(_CONTROLS)
-
 
 NOTHING = "–"
 """Where a number will stand."""

@@ -13,7 +13,6 @@ INTERVAL_S = 0.05
 WINDOW_S = 5.0
 LAG_LIMIT_S = 0.033
 """Two frames at 60 Hz, where a delay begins to be felt: the 95th percentile should stay below."""
-_SAMPLES = round(WINDOW_S / INTERVAL_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +41,16 @@ class Responsiveness:
 
 
 class LoopLag:
-    """Samples how late the running event loop calls what is due, every INTERVAL_S over the last WINDOW_S.
+    """Samples how late the running event loop calls what is due, every INTERVAL_S over the last `window_s`.
 
     A callback that blocks the loop also keeps samples from being taken: the late one stands for them too, so that the
     distribution is what events see that arrive at any time. A block counts with at least its length less INTERVAL_S. A
     selector that waits whole milliseconds counts with up to one.
     """
 
-    def __init__(self) -> None:
-        self._samples: deque[float] = deque(maxlen=_SAMPLES)
+    def __init__(self, window_s: float = WINDOW_S) -> None:
+        self._size = round(window_s / INTERVAL_S)
+        self._samples: deque[float] = deque(maxlen=self._size)
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -80,7 +80,7 @@ class LoopLag:
 
     def _sample(self, due: float) -> None:
         late = max(0.0, asyncio.get_running_loop().time() - due)
-        missed = min(int(late / INTERVAL_S), _SAMPLES - 1)
+        missed = min(int(late / INTERVAL_S), self._size - 1)
         self._samples.extend(late - index * INTERVAL_S for index in range(missed + 1))
         self._schedule()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kvchat.bench.experiments import EXPERIMENTS
-from kvchat.cli.bench import everything, loads, peers
+from kvchat.cli.bench import everything, interface, loads, peers
 from kvchat.cli.bench.experiment import command_for
 
 
@@ -20,3 +20,4 @@ _WITH_OPTIONS = {each.name: each for each in (loads.mixed, loads.doctor, peers.c
 for experiment in EXPERIMENTS:
     command.add_command(_WITH_OPTIONS.get(experiment.name) or command_for(experiment))
 command.add_command(everything.command)
+command.add_command(interface.command)

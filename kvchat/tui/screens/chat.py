@@ -258,11 +258,10 @@ class ChatScreen(MessageScreen, SideScreen):
     # The view
 
     def action_scroll(self, pages: int) -> None:
-        transcript = self.active_pane.transcript
-        (transcript.scroll_page_down if pages > 0 else transcript.scroll_page_up)(animate=False)
+        self.active_pane.transcript.scroll_pages(pages)
 
-    def action_to_start(self) -> None:
-        self.active_pane.transcript.scroll_home(animate=False)
+    async def action_to_start(self) -> None:
+        await self.active_pane.transcript.to_start()
 
     def action_to_end(self) -> None:
         self.active_pane.transcript.to_end()

@@ -17,7 +17,7 @@ from kvchat.config import SAMPLING_KEYS
 from kvchat.personas import Persona
 from kvchat.toml_file import ConfigError
 from kvchat.tui.estimate import estimated_tokens
-from kvchat.tui.format import count, printable
+from kvchat.tui.format import count, printable, typed
 from kvchat.tui.widgets.form import Field, SamplingFields
 
 PARAMETERS = tuple(name for name in SAMPLING_KEYS if name != "stop")
@@ -42,7 +42,7 @@ class PersonaForm(ModalScreen[Persona | None]):
         self._title = Field("Title", persona.title, "What the list calls it")
         self._description = Field("Description", persona.description, "One line for the list")
         self._greeting = Field("Greeting", persona.greeting, "What a new tab says first; the model does not see it")
-        self._prompt = TextArea(persona.system_prompt, compact=True, highlight_cursor_line=False)
+        self._prompt = TextArea(typed(persona.system_prompt), compact=True, highlight_cursor_line=False)
         self._tokens = Static(classes="hint", markup=False)
         self._pin = Checkbox("Keep its prompt in the KV cache, so that it is never computed again", persona.pin)
         self._sampling = SamplingFields(PARAMETERS, persona.sampling, defaults)

@@ -9,6 +9,8 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from kvchat.tui.format import typed
+
 
 class RenameScreen(ModalScreen[str | None]):
     """Dismissed with the new title, empty for the automatic one, or None when nothing should change."""
@@ -23,7 +25,10 @@ class RenameScreen(ModalScreen[str | None]):
         with Vertical(classes="dialog"):
             yield Static("Rename the conversation", classes="heading", markup=False)
             yield Input(
-                self._title, max_length=200, compact=True, placeholder="Empty: the first line of the conversation"
+                typed(self._title),
+                max_length=200,
+                compact=True,
+                placeholder="Empty: the first line of the conversation",
             )
             yield Static("Enter keeps the title · Esc leaves it as it was", classes="hint", markup=False)
 

@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 
 from engine.api import SamplingParams
 from engine.errors import InvalidRequest
-from kvchat.tui.format import printable
+from kvchat.tui.format import printable, typed
 
 HINTS = {
     "temperature": "0 greedy; higher is more varied",
@@ -36,7 +36,7 @@ class Field(HorizontalGroup):
     def __init__(self, label: str, value: str = "", placeholder: str = "", hint: str = "") -> None:
         super().__init__(classes="field")
         self._label, self._hint = label, hint
-        self._input = Input(value, placeholder=placeholder, compact=True, select_on_focus=False)
+        self._input = Input(typed(value), placeholder=placeholder, compact=True, select_on_focus=False)
 
     def compose(self) -> ComposeResult:
         yield Static(self._label, classes="label", markup=False)

@@ -10,6 +10,8 @@ from textual.content import Content
 from textual.widgets import Markdown
 from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
+from kvchat.tui.widgets.extents import guessed_rows
+
 HIGHLIGHT_LIMIT = 4_000
 """Characters; a longer fence is highlighted once, when the reply is complete."""
 
@@ -33,9 +35,13 @@ class StreamingFence(ReplyFence):
 class ReplyMarkdown(Markdown):
     """A reply. HTML is text, a line break is a line break, and a link is a message, never an opened browser."""
 
-    def __init__(self) -> None:
+    def __init__(self, drawn: bool = True) -> None:
         super().__init__(parser_factory=parser, open_links=False)
+        self.drawn = drawn
+        """Otherwise it only takes the place that it needs."""
         self._complete = False
+        self._wanted = "", False
+        self._rows = 1
 
     def get_block_class(self, block_name: str) -> type[MarkdownBlock]:
         if block_name in ("fence", "code_block"):
@@ -44,6 +50,10 @@ class ReplyMarkdown(Markdown):
 
     async def show(self, text: str, complete: bool) -> None:
         """Show `text`. While it grows only what is new is parsed; when it is complete all of it is, once."""
+        self._wanted = text, complete
+        if not self.drawn:
+            self.styles.height = self._rows = guessed_rows(text, self.size.width or self.app.size.width)
+            return
         if complete == self._complete and text == self.source:
             return
         growing = not complete and text.startswith(self.source)
@@ -52,6 +62,25 @@ class ReplyMarkdown(Markdown):
             await self.append(text[len(self.source) :])
         else:
             await self.update(text)
+
+    @property
+    def rows(self) -> int:
+        """Its height, guessed as long as it was not drawn."""
+        return (self.drawn and self.size.height) or self._rows
+
+    async def draw(self) -> None:
+        """Draw what is shown here."""
+        if not self.drawn:
+            self.drawn = True
+            self.styles.height = "auto"
+            await self.show(*self._wanted)
+
+    async def undraw(self) -> None:
+        """Keep the place of what is shown here, and nothing else."""
+        if self.drawn:
+            self.styles.height = self._rows = self.rows
+            self.drawn = False
+            await self.update("")
 
 
 @cache

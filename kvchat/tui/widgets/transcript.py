@@ -2,44 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from textual import on
-from textual.containers import VerticalScroll
 from textual.events import Click, Show
 from textual.message import Message
-from textual.widgets import Static
+from textual.widget import Widget
 
 from kvchat.conversation import ConversationController
 from kvchat.fork import Fork
-from kvchat.store import StoredMessage
+from kvchat.store import Role, StoredMessage
 from kvchat.tui.format import count, tokens
-from kvchat.tui.widgets.user_message import UserMessage
+from kvchat.tui.widgets.extents import Extents, View, guessed_rows
+from kvchat.tui.widgets.steady_scroll import Place, SteadyScroll
+from kvchat.tui.widgets.user_message import UserMessage, shown_part
 
 if TYPE_CHECKING:
     from kvchat.tui.widgets.reply import AssistantMessage
 
 REFRESH_S = 0.1
-PAGE = 10
-"""Messages mounted at a time; older ones are mounted when they are asked for."""
+AROUND_ROWS = 2
+"""Of a message, besides its text."""
 
 
-class Earlier(Static):
-    """Stands for the older messages that are not mounted yet."""
+class Gap(Widget):
+    """Keeps the place of messages that are not mounted."""
 
-    def on_click(self) -> None:
-        self.post_message(Transcript.EarlierWanted())
+    def show(self, rows: int) -> None:
+        self.styles.height = rows
+        self.display = rows > 0
 
 
-class Transcript(VerticalScroll, can_focus=False):
+class Transcript(SteadyScroll, can_focus=False):
     """Shows what the controller holds.
 
     While it is visible it follows the running reply and draws at most every REFRESH_S; hidden it does nothing, and it
-    catches up when it is shown. The end stays in view until the user scrolls up, and again once they are back there.
-    """
+    catches up when it is shown.
 
-    class EarlierWanted(Message):
-        """The user wants the older messages."""
+    Only the messages near the view are mounted. The others are two gaps, of the height they had or will have about.
+    """
 
     class Clicked(Message):
         """The user clicked a message."""
@@ -55,28 +57,31 @@ class Transcript(VerticalScroll, can_focus=False):
             super().__init__()
             self.index = index
 
-    class FollowChanged(Message):
-        """The end of the transcript stays in view from now on, or does not."""
-
-        def __init__(self, follows: bool) -> None:
-            super().__init__()
-            self.follows = follows
-
     def __init__(self, controller: ConversationController) -> None:
         super().__init__()
         self.controller = controller
-        self._first = max(0, len(controller.messages) - PAGE)
-        """Index of the first mounted message."""
+        self._messages: list[StoredMessage] = []
+        """The controller's, when they were looked at last."""
         self._mounted: dict[int, UserMessage | AssistantMessage] = {}
         """By message id, in the order of the conversation."""
         self._replies: dict[int, AssistantMessage] = {}
         """Those of them that are replies."""
+        self._window = range(0)
+        """The messages that are mounted."""
+        self._above, self._below = Gap(), Gap()
+        self._rows: dict[int, int] = {}
+        """How high messages were when they were mounted last, in the present width."""
+        self._width = 0
         self._queued: list[UserMessage] = []
         self.marked: int | None = None
         """The id of the message that the cursor is on."""
-        self._follows = True
+        self._folded = True
         self._stale = True
         self._scheduled = False
+        self._drawing = asyncio.Lock()
+
+    async def on_mount(self) -> None:
+        await self.mount_all([self._above, self._below])
 
     def changed(self) -> None:
         """Draw what changed soon, if anybody looks."""
@@ -87,29 +92,32 @@ class Transcript(VerticalScroll, can_focus=False):
 
     def to_end(self) -> None:
         """Show the end, and keep it in view."""
+        self.place = None
+        self._stale = True
+        self.call_later(self.catch_up)
         self.scroll_end(animate=False)
+
+    async def to_start(self) -> None:
+        """Show the beginning."""
+        if self.controller.messages:
+            await self.show_message(self.controller.messages[0].id)
 
     async def show_message(self, message_id: int) -> None:
         """Bring a message to the top of the view, if the branch that is shown has it."""
-        index = next((i for i, each in enumerate(self.controller.messages) if each.id == message_id), None)
-        if index is None:
-            return
-        self._first = min(self._first, index)
-        self._stale = True
-        await self.catch_up()
-        self.call_after_refresh(self.scroll_to_widget, self._mounted[message_id], animate=False, top=True)
+        if any(message.id == message_id for message in self.controller.messages):
+            self.keep_at_top(Place(message_id))
+            self._stale = True
+            await self.catch_up()
 
     async def mark(self, message_id: int | None) -> None:
         """Put the cursor on a message and bring it into view, or take the cursor away."""
         self.marked = message_id
         self._stale = True
-        index = next((i for i, each in enumerate(self.controller.messages) if each.id == message_id), None)
-        if index is not None:
-            self._first = min(self._first, index)
         await self.catch_up()
-        if index is not None:
-            widget = self._mounted[self.controller.messages[index].id]
-            self.call_after_refresh(self.scroll_to_widget, widget, animate=False)
+        if message_id in self._mounted:
+            self.call_after_refresh(self.scroll_to_widget, self._mounted[message_id], animate=False)
+        elif message_id is not None:
+            await self.show_message(message_id)
 
     def on_click(self, event: Click) -> None:
         """Tell which message was clicked, unless text was selected in it."""
@@ -125,83 +133,83 @@ class Transcript(VerticalScroll, can_focus=False):
 
     def toggle_folds(self) -> None:
         """Fold or unfold all long messages."""
+        self._folded = not self._folded
         for message in self.query(UserMessage):
-            message.toggle()
+            message.fold(self._folded)
 
     @on(Show)
     async def catch_up(self) -> None:
         """Draw everything that changed since the last time."""
         self._scheduled = False
-        if not self._stale:
-            return
-        self._stale = False
-        await self._mount_messages()
-        await self._show_queue()
+        async with self._drawing:
+            if not self._stale or not self.is_attached:
+                return
+            self._stale = False
+            self._messages = list(self.controller.messages)
+            extents = self._extents()
+            with self.app.batch_update():
+                await self._mount_messages(self._view(extents).wanted(extents, self._window))
+                self._show_gaps()
+                await self._show_queue()
+                await self._show_messages()
+        self.call_after_refresh(self._look_around)
+
+    # Which messages are mounted
+
+    def _extents(self) -> Extents:
         reply = self.controller.reply
-        for message in self.controller.messages[self._first :]:
-            widget = self._mounted[message.id]
-            widget.set_class(message.id == self.marked, "-marked")
-            if isinstance(widget, UserMessage):
-                widget.show_note(self._note(message))
-            elif reply and reply.message_id == message.id:
-                await widget.show_reply(reply)
-            else:
-                await widget.show_message(message, self._note(message))
+        for message in self._messages:
+            if message.id not in self._rows:
+                self._rows[message.id] = self._guess(message.role, message.text)
+        if reply and reply.message_id not in self._mounted:
+            self._rows[reply.message_id] = self._guess("assistant", reply.text)
+        return Extents(self._rows[message.id] for message in self._messages)
 
-    def _note(self, message: StoredMessage) -> str:
-        """What there is to say about the place of a message in the tree."""
-        place, siblings = self.controller.place(message)
-        fork = self.controller.fork
-        parts = [f"branch {place}/{siblings}"] if siblings > 1 else []
-        if fork and fork.at == message.id:
-            parts.append(fork_note(fork))
-        return " · ".join(parts)
+    def _guess(self, role: Role, text: str) -> int:
+        shown = shown_part(text, self._folded)[0] if role == "user" else text
+        return AROUND_ROWS + guessed_rows(shown, self.size.width or self.app.size.width)
 
-    @on(EarlierWanted)
-    async def show_earlier(self) -> None:
-        """Mount one page more, and keep what was in view where it was."""
-        if not self._first:
-            return
-        self._first = max(0, self._first - PAGE)
-        self._stale = True
-        height = self.virtual_size.height
-        await self.catch_up()
-        self.call_after_refresh(lambda: self.scroll_relative(y=self.virtual_size.height - height, animate=False))
+    def _view(self, extents: Extents) -> View:
+        height = self.size.height or self.app.size.height
+        place = self.place
+        for top, message in zip(extents.tops, self._messages, strict=False):
+            if place and message.id == place.message_id:
+                return View(top + self._row_within(place), height)
+        return View(max(0, extents.height - height), height)
 
-    async def _mount_messages(self) -> None:
-        if self._first >= len(self.controller.messages):  # another, shorter branch
-            self._first = max(0, len(self.controller.messages) - PAGE)
-        messages = self.controller.messages[self._first :]
+    def _row_within(self, place: Place) -> int:
+        reply = self._replies.get(place.message_id)
+        return place.row + (reply.extents().tops[place.section] if reply and place.section else 0)
+
+    async def _mount_messages(self, window: range) -> None:
+        self._window = window
+        messages = self._messages[window.start : window.stop]
         shown = {message.id for message in messages}
         for gone in self._mounted.keys() - shown:
             self._replies.pop(gone, None)
             await self._mounted.pop(gone).remove()
-        missing = [message for message in messages if message.id not in self._mounted]
-        older = bool(self._mounted) and bool(missing) and missing[0] is messages[0]
-        before = next(iter(self._mounted.values())) if older else next(iter(self._queued), None)
-        added = {message.id: self._widget(message) for message in missing}
-        await self.mount_all(added.values(), before=before)
-        self._mounted = added | self._mounted if older else self._mounted | added
-        await self._show_earlier_count()
+        mounted: dict[int, UserMessage | AssistantMessage] = {}
+        before: Widget = self._below
+        for message in reversed(messages):
+            widget = self._mounted.get(message.id)
+            if widget is None:
+                widget = self._widget(message)
+                await self.mount(widget, before=before)
+            mounted[message.id] = before = widget
+        self._mounted = dict(reversed(mounted.items()))
 
     def _widget(self, message: StoredMessage) -> UserMessage | AssistantMessage:
         if message.role == "user":
-            return UserMessage(message.text)
+            return UserMessage(message.text, folded=self._folded)
         from kvchat.tui.widgets.reply import AssistantMessage  # brings Markdown, which the first paint does without
 
         self._replies[message.id] = AssistantMessage()
         return self._replies[message.id]
 
-    async def _show_earlier_count(self) -> None:
-        [*found] = self.query(Earlier)
-        if not self._first:
-            for earlier in found:
-                await earlier.remove()
-            return
-        if not found:
-            found = [Earlier(markup=False)]
-            await self.mount(found[0], before=0)
-        found[0].update(f"▲ {count(self._first)} earlier messages")
+    def _show_gaps(self) -> None:
+        extents = self._extents()
+        self._above.show(extents.rows(range(self._window.start)))
+        self._below.show(extents.rows(range(self._window.stop, len(self._messages))))
 
     async def _show_queue(self) -> None:
         texts = self.controller.queued
@@ -212,22 +220,101 @@ class Transcript(VerticalScroll, can_focus=False):
         self._queued = [UserMessage(text, queued=True) for text in texts]
         await self.mount_all(self._queued)
 
-    def watch_virtual_size(self) -> None:
-        """Anchor what overflows, and only that: Textual would push shorter content down to the end."""
-        overflows = self.virtual_size.height > self.size.height
-        if overflows != self.is_anchored:
-            self.anchor(overflows)
-            if not overflows:
-                self.scroll_home(animate=False, immediate=True)
+    # What is drawn of the mounted ones
 
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        super().watch_scroll_y(old_value, new_value)
-        follows = not (self.is_anchored and self._anchor_released)
-        if follows != self._follows:
-            self._follows = follows
-            self.post_message(self.FollowChanged(follows))
-        if new_value == 0 and old_value > 0 and self._first:
-            self.post_message(self.EarlierWanted())
+    async def _show_messages(self) -> None:
+        reply = self.controller.reply
+        for message in self._messages[self._window.start : self._window.stop]:
+            widget = self._mounted[message.id]
+            widget.set_class(message.id == self.marked, "-marked")
+            if isinstance(widget, UserMessage):
+                widget.show_note(self._note(message))
+            elif reply and reply.message_id == message.id:
+                await widget.show_reply(reply)
+            else:
+                await widget.show_message(message, self._note(message))
+        for long, wanted in self._sections_wanted():
+            await long.draw(wanted)
+
+    def _note(self, message: StoredMessage) -> str:
+        """What there is to say about the place of a message in the tree."""
+        place, siblings = self.controller.place(message)
+        fork = self.controller.fork
+        parts = [f"branch {place}/{siblings}"] if siblings > 1 else []
+        if fork and fork.at == message.id:
+            parts.append(fork_note(fork))
+        return " · ".join(parts)
+
+    def _sections_wanted(self) -> list[tuple[AssistantMessage, range]]:
+        """The long replies of which other sections are to be drawn, and which."""
+        extents = self._extents()
+        view = self._view(extents)
+        found = []
+        for index in self._window:
+            reply = self._replies.get(self._messages[index].id)
+            if reply and len(sections := reply.extents()) > 1:
+                # The end of the message is as good as its beginning, and is what counts while the end is kept in view.
+                start = extents.tops[index] if self.place else extents.tops[index + 1] - AROUND_ROWS - sections.height
+                wanted = View(view.top - start, view.height).wanted(sections, reply.drawn)
+                if wanted != reply.drawn:
+                    found.append((reply, wanted))
+        return found
+
+    def _look_around(self) -> None:
+        """Draw what the user came near to, and what turned out to be near."""
+        self.tell_of_following()
+        if not self.is_attached or not self._messages:
+            return
+        extents = self._extents()
+        if self._view(extents).wanted(extents, self._window) != self._window or self._sections_wanted():
+            self._stale = True
+            self.call_later(self.catch_up)
+
+    # What is kept in place
+
+    def moved(self) -> None:
+        self._look_around()
+
+    def laid_out(self, width: int) -> None:
+        if width != self._width:
+            self._width = width
+            self._rows.clear()
+        for message_id, widget in self._mounted.items():
+            if widget in self.regions:
+                self._rows[message_id] = self.regions[widget].height
+
+    def place_at(self, row: int) -> Place | None:
+        for message_id, widget in self._mounted.items():
+            region = self.regions.get(widget)
+            if region and region.y <= row < region.bottom:
+                return self._place_within(message_id, row - region.y)
+        first = next(iter(self._mounted), None)
+        top = self.regions[self._mounted[first]].y if first and self._mounted[first] in self.regions else 0
+        if first and row < top < row + self.size.height:  # in view above what was seen before, which is to stay
+            return Place(first, row - top)
+        extents = self._extents()
+        if not extents:
+            return None
+        index = extents.at(row)
+        return Place(self._messages[index].id, row - extents.tops[index])
+
+    def _place_within(self, message_id: int, row: int) -> Place:
+        reply = self._replies.get(message_id)
+        if not reply:
+            return Place(message_id, row)
+        sections = reply.extents()
+        section = sections.at(row)
+        return Place(message_id, row - sections.tops[section], section)
+
+    def row_of(self, place: Place) -> int | None:
+        region = self.regions.get(self._mounted.get(place.message_id, self))
+        if region is None:
+            return None
+        if place.section:
+            sections = self._replies[place.message_id].arrange(region.size).placements
+            section = sections[min(place.section, len(sections) - 1)].region
+            return region.y + section.y + min(place.row, section.height - 1)
+        return region.y + min(place.row, region.height - 1)
 
 
 def fork_note(fork: Fork) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,17 @@ def write(title: str, *texts: str) -> Conversation:
         for index, text in enumerate(texts):
             above = store.append_message(conversation.id, above, "assistant" if index % 2 else "user", text).id
         return store.conversation(conversation.id)
+
+
+def test_a_terminal_is_shown_control_characters_and_a_file_gets_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("First", "one", "\x1b]0;title\x07 [red]two")
+    assert run(["export"]) == 0
+    assert "\x1b]0;title\x07 [red]two" in capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert run(["export"]) == 0
+    assert "␛]0;title␇ [red]two" in capsys.readouterr().out
 
 
 def test_an_export_of_everything_comes_back_with_an_import(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,9 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from engine.api import TokenDelta
+from kvchat.cli import oneshot
+
 
 def only_line(stderr: bytes) -> str:
     text = stderr.decode()
@@ -24,6 +27,15 @@ def test_stdin_that_is_not_utf8_is_refused_with_the_place(run_kvchat) -> None:
     done = run_kvchat("-p", "Translate this:", stdin=b"caf\xe9")
     assert done.returncode == 2
     assert "0xe9 at offset 3" in only_line(done.stderr)
+
+
+@pytest.mark.parametrize(("terminal", "shown"), [(True, "␛[31mred"), (False, "\x1b[31mred")])
+def test_control_characters_of_a_reply_are_shown_to_a_terminal_and_kept_for_a_pipe(
+    terminal: bool, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "isatty", lambda descriptor: terminal)
+    oneshot._show(TokenDelta("r1", "\x1b[31mred", (1, 2)), as_json=False)
+    assert capsys.readouterr().out == shown
 
 
 def test_a_prompt_of_nothing_is_refused(run_kvchat) -> None:

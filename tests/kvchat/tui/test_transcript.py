@@ -5,8 +5,6 @@ from __future__ import annotations
 from chat_driver import Chat, Open
 
 from engine.api import Divergence
-from kvchat.store import Store, Tab
-from kvchat.tui.widgets.reply import AssistantMessage
 
 LONG = "\n\n".join(f"Paragraph {number} of a long reply." for number in range(60))
 
@@ -174,21 +172,6 @@ async def test_a_long_message_is_folded_until_it_is_clicked(open_chat: Open) -> 
         await chat.pilot.click("UserMessage")
         await chat.shows("line 29")
         await chat.shows_not("more lines")
-
-
-async def test_old_messages_are_mounted_when_they_are_wanted(open_chat: Open, store: Store) -> None:
-    conversation = store.create_conversation()
-    parent = None
-    for number in range(50):
-        role = "assistant" if number % 2 else "user"
-        parent = store.append_message(conversation.id, parent, role, f"message {number}").id
-    store.save_tabs([Tab(conversation.id, active=True)])
-    async with open_chat() as chat:
-        await chat.shows("message 49")
-        for replies in (5, 10, 15, 20, 25):
-            await chat.until(lambda: len(chat.app.query(AssistantMessage)) == replies)  # noqa: B023
-            await chat.press("ctrl+home")
-        await chat.shows("message 0")
 
 
 async def test_a_link_opens_only_after_a_question(open_chat: Open) -> None:
