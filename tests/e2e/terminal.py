@@ -50,6 +50,11 @@ class Terminal:
         return "\n".join(line.rstrip() for line in self._screen.display)
 
     @property
+    def output(self) -> bytes:
+        """Everything the program wrote."""
+        return bytes(self._output)
+
+    @property
     def is_restored(self) -> bool:
         """The program left the alternate screen, the mouse and the cursor as it found them."""
         modes = dict(re.findall(rb"\x1b\[\?(1049|1000|1003|25)([hl])", self._output))
