@@ -17,11 +17,12 @@ from textual.binding import Binding
 from kvchat.cli.root import root
 from kvchat.personas import shipped_personas
 from kvchat.tui import keys
-from kvchat.tui.screens.history import HistoryScreen
+from kvchat.tui.screens.cost import CostScreen
 from kvchat.tui.screens.persona_form import PersonaForm
 from kvchat.tui.screens.personas import PersonaScreen
 from kvchat.tui.slash import COMMANDS
 from kvchat.tui.themes import shipped_themes
+from kvchat.tui.widgets.finder import Finder
 
 GUIDE = Path(__file__).parent / "USER_GUIDE.md"
 
@@ -29,7 +30,8 @@ _SHORT = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn"}
 DIALOGS = {
     "In the list of personas": PersonaScreen,
     "In the form of a persona": PersonaForm,
-    "In the history": HistoryScreen,
+    "In the history and the sidebar": Finder,
+    "Where the time of a reply went": CostScreen,
 }
 
 

@@ -97,12 +97,21 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     """Submitted to first token, tokenizing included; None before the first token."""
     tpot_s: float | None = None
     """(last token - first token) / (n - 1); None below two tokens."""
+    prefill_s: float = 0.0
+    """Computing the prompt, from first scheduled to first token."""
+    decode_s: float = 0.0
+    """From the first token on."""
+    preempted_s: float = 0.0
+    """Waiting for blocks that were taken away, and computing again what was in them."""
     e2e_s: float = 0.0
+    """Submitted to the end: queue_s + prefill_s + decode_s + preempted_s."""
     tokens_per_s: float | None = None
     """1 / tpot_s."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     """Prompt tokens whose KV was reused when the request was first scheduled."""
+    evicted_tokens: int = 0
+    """Prompt tokens behind those whose KV had been computed before and was evicted to make room."""
     completion_tokens: int = 0
     preemptions: int = 0
 
@@ -207,6 +216,8 @@ class EngineStats(msgspec.Struct, frozen=True, tag=True):
     hit_rate: float = 0.0
     """Cached share of the prompt tokens of recent requests, 0 to 1."""
     preemptions: int = 0
+    rss_bytes: int = 0
+    """Resident memory of the process that the engine runs in."""
     pool: PoolStats = PoolStats()
     block_map: bytes = b""
     owners: tuple[str, ...] = ()

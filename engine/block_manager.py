@@ -50,6 +50,11 @@ class BlockManager:
             return []
         return [Copy(match.copy_from, fresh[0], match.copy_rows)]
 
+    def evicted_tokens(self, seq: Sequence) -> int:
+        """How many tokens behind what an admitted `seq` found computed were evicted before it came."""
+        start = len(seq.digests) * self.block_size
+        return max(0, start + self.cache.evicted_tokens(self._parent(seq), seq.tokens[start:]) - seq.computed)
+
     def is_being_computed(self, seq: Sequence, match: Match, other: Sequence) -> bool:
         """Whether `other` is about to compute the very block that `seq` would have to compute next."""
         shared = len(match.blocks)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import count
 from time import monotonic
 
+import psutil
+
 from engine.api import (
     Accepted,
     EngineStats,
@@ -25,7 +27,7 @@ from engine.config import EngineConfig
 from engine.detokenizer import Detokenizer
 from engine.errors import EngineError, InvalidRequest, PromptTooLong
 from engine.locate import model_folder
-from engine.metrics import HitRate, RequestClock, Throughput
+from engine.metrics import Activity, HitRate, RequestClock, Throughput
 from engine.policy import Policy
 from engine.prefix_cache import NoPrefixCache, PrefixCache
 from engine.prompt import Prompt, PromptBuilder
@@ -92,6 +94,7 @@ class Engine:
         self._pending: list[Event] = []
         self._numbers = count(1)
         self._throughput, self._prefill_throughput, self._hit_rate = Throughput(), Throughput(), HitRate()
+        self._process = psutil.Process()
         self._stats = self.snapshot()
         self._stats_at = monotonic()
 
@@ -178,6 +181,7 @@ class Engine:
         """Schedule, compute and sample once; returns what happened since the last step, in order."""
         events, self._pending = self._pending, []
         batch = self._scheduler.schedule()
+        self._note_activities(batch)
         for seq in batch.exhausted:
             events += self._finish(self._live[seq.request_id], "context_full")
         if batch.shares:
@@ -188,7 +192,6 @@ class Engine:
         return events
 
     def _compute(self, batch: Batch) -> list[Event]:
-        self._note_scheduled(batch)
         self._runner.copy_blocks([(copy.source, copy.destination) for copy in batch.copies])
         finals = [share.sequence for share in batch.shares if share.tokens == share.sequence.uncomputed]
         logits = self._runner.run(
@@ -206,13 +209,13 @@ class Engine:
         self._throughput.add(len(tokens))
         return [event for live, token in zip(lives, tokens, strict=True) for event in self._accept(live, token)]
 
-    def _note_scheduled(self, batch: Batch) -> None:
+    def _note_activities(self, batch: Batch) -> None:
         for seq, _ in batch.shares:
-            clock = self._live[seq.request_id].clock
-            if clock.scheduled is None:
-                clock.scheduled = monotonic()
-                seq.cached_tokens = seq.computed
+            if self._live[seq.request_id].clock.activity == "queued":
+                seq.cached_tokens, seq.evicted_tokens = seq.computed, self._scheduler.blocks.evicted_tokens(seq)
                 self._hit_rate.add(seq.cached_tokens, seq.prompt_tokens)
+        for live in self._live.values():
+            live.clock.turn_to(_activity(live.seq))
 
     def _accept(self, live: _Live, token: int) -> list[Event]:
         """A sampled token joins its sequence, and may end it."""
@@ -232,6 +235,8 @@ class Engine:
     def _finish(self, live: _Live, reason: FinishReason) -> list[Event]:
         seq = live.seq
         rest = live.detokenizer.finish()
+        if reason in ("aborted", "context_full"):  # any other ended with its last token
+            live.clock.tick()
         self._scheduler.remove(seq)
         del self._live[seq.request_id]
         finished = Finished(
@@ -252,6 +257,7 @@ class Engine:
             standing = (seq.phase, min(seq.computed, seq.prompt_tokens), seq.waiting_for)
             if standing != live.reported or now - live.reported_at >= PROGRESS_INTERVAL_S:
                 live.reported, live.reported_at = standing, now
+                live.clock.tick()
                 events.append(
                     Progress(seq.request_id, seq.phase, standing[1], live.clock.metrics(seq), seq.waiting_for)
                 )
@@ -269,6 +275,7 @@ class Engine:
             prefill_tokens_per_s=self._prefill_throughput.per_second(),
             hit_rate=self._hit_rate.ratio(),
             preemptions=self._scheduler.preemptions,
+            rss_bytes=self._process.memory_info().rss,
             pool=pool_stats(self._pool, running, self.config.block_size, self._runner.block_bytes),
             block_map=codes,
             owners=owners,
@@ -290,3 +297,12 @@ class Engine:
     def check_integrity(self) -> None:
         """Raises EngineError when a block leaked or is counted wrongly."""
         self._scheduler.check_integrity()
+
+
+def _activity(seq: Sequence) -> Activity:
+    """What the next step does for a sequence."""
+    if not seq.block_table:
+        return "preempted" if seq.preemptions or seq.generated else "queued"
+    if seq.computed < seq.lost:
+        return "preempted"
+    return "decode" if seq.generated else "prefill"

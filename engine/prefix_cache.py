@@ -12,6 +12,9 @@ from typing import NamedTuple
 from engine.block_pool import BlockPool
 from engine.errors import EngineError
 
+GHOSTS = 2
+"""How many evicted blocks are remembered for each one that the pool has."""
+
 
 class Match(NamedTuple):
     """What the cache has of a prompt: whole blocks to share, then rows to copy out of one more block."""
@@ -45,7 +48,7 @@ class PrefixCache:
     enabled = True
 
     def __init__(self, pool_size: int, block_size: int, seed: bytes, pin_budget: int = 0) -> None:
-        self.pool = BlockPool(pool_size, on_evict=self._forget)
+        self.pool = BlockPool(pool_size, on_evict=self._evict)
         self.block_size = block_size
         self.root = blake2b(seed, digest_size=16).digest()
         self.pin_budget = pin_budget
@@ -53,6 +56,8 @@ class PrefixCache:
         self._entries: dict[int, _Entry] = {}
         self._children: dict[bytes, list[int]] = {}
         self._pins: OrderedDict[bytes, list[int]] = OrderedDict()
+        self._evicted: OrderedDict[bytes, None] = OrderedDict()
+        """Digests of full blocks that were given away, the latest last."""
 
     def digest(self, parent: bytes, tokens: Sequence[int]) -> bytes:
         return blake2b(parent + array("i", tokens).tobytes(), digest_size=16).digest()
@@ -76,6 +81,16 @@ class PrefixCache:
                 best, rows = child, common
         return Match(blocks, best, rows)
 
+    def evicted_tokens(self, parent: bytes, tokens: Sequence[int]) -> int:
+        """How many of `tokens`, which continue a chain, stood in full blocks that were evicted."""
+        end = 0
+        while end + self.block_size <= len(tokens):
+            parent = self.digest(parent, tokens[end : end + self.block_size])
+            if parent not in self._evicted:
+                break
+            end += self.block_size
+        return end
+
     def digests(self, blocks: Iterable[int]) -> list[bytes]:
         """The digests of matched blocks."""
         return [digest for block in blocks if (digest := self._entries[block].digest) is not None]
@@ -90,6 +105,7 @@ class PrefixCache:
             self.pool.release(block)
             return digest, known
         if known is None:
+            self._evicted.pop(digest, None)
             self._drop_covered(parent, tuple(tokens))
             self._by_digest[digest] = block
             self._add(block, _Entry(parent, tuple(tokens), digest))
@@ -139,6 +155,13 @@ class PrefixCache:
             if entry.digest is None and _common_prefix(entry.tokens, tokens) == len(entry.tokens):
                 self._forget(child)
                 self.pool.discard(child)
+
+    def _evict(self, block: int) -> None:
+        if digest := self._entries[block].digest:
+            self._evicted[digest] = None
+            if len(self._evicted) > GHOSTS * self.pool.num_blocks:
+                self._evicted.popitem(last=False)
+        self._forget(block)
 
     def _forget(self, block: int) -> None:
         if self.pool.pinned(block):

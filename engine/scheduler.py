@@ -97,6 +97,7 @@ class Scheduler:
         return decodes
 
     def _preempt(self, seq: Sequence) -> None:
+        seq.lost = max(seq.lost, seq.computed)
         self._requeue(seq)
         seq.preemptions += 1
         self.preemptions += 1

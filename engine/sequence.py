@@ -34,7 +34,10 @@ class Sequence:
     overtaken: int = 0
     """How often a later request was admitted while this one waited."""
     preemptions: int = 0
+    lost: int = 0
+    """How far it was computed when it was preempted; what is below is computed again."""
     cached_tokens: int = 0
+    evicted_tokens: int = 0
     waiting_for: str = ""
 
     def __post_init__(self) -> None:

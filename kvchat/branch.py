@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from engine.api import Accepted, FinishReason, Message, Metrics, Phase
+from engine.api import Accepted, Divergence, FinishReason, Message, Metrics, Phase
 from kvchat.continuation import continued
 from kvchat.store import Role, Status, Store, StoredMessage, StoreError
 
@@ -31,8 +31,9 @@ class Reply:
     """0 until the engine accepted the request."""
     computed_tokens: int = 0
     metrics: Metrics | None = None
+    divergence: Divergence | None = None
     reread_tokens: int = 0
-    """Tokens of the history that have to be computed again, because the chat template now writes them differently."""
+    """Tokens of the history that have to be computed again, because of the divergence."""
     stopping: bool = False
 
     @property
@@ -154,6 +155,7 @@ class Branch:
             "status": status,
             "finish_reason": finish_reason,
             "error": error,
+            "divergence": reply.divergence,
         }
         self._replace(-1, **outcome, metrics=reply.metrics)
         if reply.metrics:

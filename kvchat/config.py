@@ -27,6 +27,12 @@ class UiConfig(msgspec.Struct, frozen=True, kw_only=True):
     theme: str = "harbor"
     panel: Literal["full", "compact", "off"] = "full"
     """The live panel at the start: everything, two lines, or nothing."""
+    notify: Literal["toast", "bell", "desktop"] = "toast"
+    """How a reply is announced that ends unseen, see kvchat.tui.attention."""
+    auto_titles: bool = True
+    """Whether the loaded model titles conversations while nothing else runs."""
+    sidebar: bool = False
+    """Whether all conversations are listed at the left."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):

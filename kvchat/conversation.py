@@ -144,6 +144,11 @@ class ConversationController(ConversationState):
             first = next((message.text for message in self.messages if message.role == "user"), "")
             self._set_title(title_of(first), auto=True)
 
+    def suggest_title(self, title: str) -> None:
+        """Give it a title of the program's, unless it has one of the user's."""
+        if self.conversation.auto_title:
+            self._save(lambda: self._set_title(title, auto=True))
+
     def set_sampling(self, sampling: SamplingParams) -> None:
         """How replies are sampled from the next one on. Raises StoreError."""
         self.conversation = self._store.update_conversation(self.id, sampling=sampling)
@@ -182,6 +187,7 @@ class ConversationController(ConversationState):
             case Accepted():
                 reply.prompt_tokens = event.prompt_tokens
                 if event.divergence:
+                    reply.divergence = event.divergence
                     reply.reread_tokens = self._branch.token_count - event.divergence.token_index
                 if reply.begun:
                     reply.text = event.continued_text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from engine.api import Metrics
 from kvchat.branch import Branch, Reply
 from kvchat.fork import Fork
@@ -90,6 +92,15 @@ class ConversationState:
         if self.reply:
             return self.reply.metrics
         return next((message.metrics for message in reversed(self.messages) if message.metrics), None)
+
+    @property
+    def measured_messages(self) -> list[StoredMessage]:
+        """The messages; a running reply with what it cost so far."""
+        reply, messages = self.reply, self.messages
+        if reply is None or reply.metrics is None:
+            return list(messages)
+        running = msgspec.structs.replace(messages[-1], metrics=reply.metrics, divergence=reply.divergence)
+        return [*messages[:-1], running]
 
     @property
     def last_sent(self) -> str:

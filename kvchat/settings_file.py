@@ -14,7 +14,7 @@ from kvchat.config import ConfigError, load_config
 from kvchat.files import replace_file
 
 
-def change_setting(path: Path, table: str, key: str, value: str) -> None:
+def change_setting(path: Path, table: str, key: str, value: str | bool) -> None:
     """Set one key, in a table or with "" at the top, and create the file if there is none. Raises ConfigError; a file
     that has mistakes is not touched."""
     try:

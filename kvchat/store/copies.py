@@ -10,13 +10,14 @@ from uuid import UUID, uuid4
 import msgspec
 from msgspec import Meta
 
-from engine.api import FinishReason, Metrics, SamplingParams
+from engine.api import Divergence, FinishReason, Metrics, SamplingParams
 from kvchat.store.records import (
     MESSAGE_COLUMNS,
     MESSAGE_TABLES,
     Conversation,
     Role,
     StoredMessage,
+    as_json,
     message_from,
     pack_token_ids,
 )
@@ -45,6 +46,7 @@ class MessageCopy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     model: str = ""
     created_at: Time
     metrics: Metrics | None = None
+    divergence: Divergence | None = None
 
 
 class ConversationCopy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -117,7 +119,7 @@ def _copy(conversation: Conversation, messages: Sequence[StoredMessage]) -> Conv
 def add_copy(connection: Connection, copy: ConversationCopy, writer: str) -> bool:
     """Store a copy under its own id, inside the caller's transaction; False, and nothing done, if that id is there."""
     row = {name: getattr(copy, name) for name in _SHARED_CONVERSATION if name != "tags"}
-    row["sampling"] = msgspec.json.encode(copy.sampling).decode()
+    row["sampling"] = as_json(copy.sampling)
     if not _insert(connection, "INSERT OR IGNORE", "conversations", row):
         return False
     ids: list[int] = []
@@ -127,6 +129,7 @@ def add_copy(connection: Connection, copy: ConversationCopy, writer: str) -> boo
             "parent_id": None if message.parent is None else ids[message.parent],
             "token_ids": pack_token_ids(message.token_ids),
             "status": message.status,
+            "divergence": as_json(message.divergence),
             "writer": writer,
         }
         ids.append(_insert(connection, "INSERT", "messages", values))

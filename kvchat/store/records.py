@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from engine.api import FinishReason, Metrics, SamplingParams
+from engine.api import Divergence, FinishReason, Metrics, SamplingParams
 
 Role = Literal["system", "user", "assistant"]
 Status = Literal["complete", "streaming", "stopped", "failed"]
@@ -56,6 +56,8 @@ class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
     """The conversation's model when the message was added."""
     created_at: float
     metrics: Metrics | None
+    divergence: Divergence | None = None
+    """Where the prompt of this reply stopped being what had been fed before."""
 
 
 class Tab(msgspec.Struct, frozen=True):
@@ -87,6 +89,10 @@ def unpack_token_ids(blob: bytes) -> tuple[int, ...]:
     return struct.unpack(f"<{len(blob) // 4}I", blob)
 
 
+def as_json(struct: msgspec.Struct | None) -> str | None:
+    return None if struct is None else msgspec.json.encode(struct).decode()
+
+
 METRIC_COLUMNS = Metrics.__struct_fields__
 
 CONVERSATION_COLUMNS = (
@@ -95,7 +101,8 @@ CONVERSATION_COLUMNS = (
 )
 MESSAGE_COLUMNS = (
     "m.id, m.conversation_id, m.parent_id, m.role, m.text, m.token_ids, m.status, m.finish_reason, m.error, m.model, "
-    "m.created_at, k.message_id IS NOT NULL AS measured, " + ", ".join(f"k.{name}" for name in METRIC_COLUMNS)
+    "m.created_at, m.divergence, k.message_id IS NOT NULL AS measured, "
+    + ", ".join(f"k.{name}" for name in METRIC_COLUMNS)
 )
 MESSAGE_TABLES = "messages m LEFT JOIN message_metrics k ON k.message_id = m.id"
 
@@ -131,4 +138,5 @@ def message_from(row: Row) -> StoredMessage:
         model=row["model"],
         created_at=row["created_at"],
         metrics=Metrics(**{name: row[name] for name in METRIC_COLUMNS}) if row["measured"] else None,
+        divergence=msgspec.json.decode(row["divergence"], type=Divergence) if row["divergence"] else None,
     )

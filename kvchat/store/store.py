@@ -12,7 +12,7 @@ from typing import Self, cast
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from engine.api import FinishReason, Metrics, SamplingParams
+from engine.api import Divergence, FinishReason, Metrics, SamplingParams
 from kvchat import paths
 from kvchat.store import deletion
 from kvchat.store.copies import ConversationCopy, add_copy, copy_of, fork_of
@@ -29,6 +29,7 @@ from kvchat.store.records import (
     Status,
     StoredMessage,
     Tab,
+    as_json,
     conversation_from,
     message_from,
     pack_token_ids,
@@ -112,7 +113,7 @@ class Store:
             "persona": persona,
             "system_prompt": system_prompt,
             "model": model,
-            "sampling": _json(sampling),
+            "sampling": as_json(sampling),
             "created_at": now,
             "updated_at": now,
         }
@@ -136,6 +137,16 @@ class Store:
             include_archived,
         )
         return [conversation_from(row) for row in rows]
+
+    def recent_conversations(self, limit: int) -> tuple[list[Conversation], int]:
+        """At most `limit` conversations that have a message and are not archived, the one last written to first, and
+        how many more there are."""
+        written = "FROM conversations c WHERE NOT c.archived AND c.leaf_id IS NOT NULL"
+        rows = self._database.rows(
+            f"SELECT {CONVERSATION_COLUMNS} {written} ORDER BY c.updated_at DESC, c.number DESC LIMIT ?", limit
+        )
+        [total] = self._database.rows(f"SELECT count(*) AS total {written}")
+        return [conversation_from(row) for row in rows], max(0, total["total"] - limit)
 
     def last_conversation(self) -> Conversation:
         """The one last written to, not archived. Raises StoreError when there is none."""
@@ -168,7 +179,7 @@ class Store:
             persona=persona,
             system_prompt=system_prompt,
             model=model,
-            sampling=UNSET if sampling is UNSET else _json(sampling),
+            sampling=UNSET if sampling is UNSET else as_json(sampling),
             archived=archived,
             leaf_id=leaf_id,
         )
@@ -247,6 +258,7 @@ class Store:
         status: Status | UnsetType = UNSET,
         finish_reason: FinishReason | None | UnsetType = UNSET,
         error: str | UnsetType = UNSET,
+        divergence: Divergence | None | UnsetType = UNSET,
     ) -> None:
         """Change what is given; the running reply is drafted this way."""
         changes = _given(
@@ -255,6 +267,7 @@ class Store:
             status=status,
             finish_reason=finish_reason,
             error=error,
+            divergence=UNSET if divergence is UNSET else as_json(divergence),
             writer=self._instance.id,
         )
         with self._database.transaction() as connection:
@@ -377,10 +390,6 @@ def _update(connection: Connection, table: str, row_id: str | int, changes: Mapp
 
 def _given(**changes: object) -> dict[str, object]:
     return {name: value for name, value in changes.items() if value is not UNSET}
-
-
-def _json(sampling: SamplingParams) -> str:
-    return msgspec.json.encode(sampling).decode()
 
 
 def _no_conversation(conversation_id: str) -> StoreError:

@@ -59,7 +59,7 @@ class KvChatApp(App[None]):
     """The chat over a store, an engine client and the personas. Who makes them also closes them."""
 
     TITLE = "kvchat"
-    CSS_PATH = [f"styles/{part}.tcss" for part in ("base", "chat", "panel", "dialogs", "forms")]
+    CSS_PATH = [f"styles/{part}.tcss" for part in ("base", "chat", "panel", "dialogs", "forms", "cost", "sidebar")]
     BINDINGS = [*keys.PROGRAM]
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-low"), (24, "-tall")]
@@ -88,7 +88,7 @@ class KvChatApp(App[None]):
         self._client = client
         self.store = store
         self.workspace = Workspace(config, store, client, personas, self._conversation_changed)
-        self.chat = ChatScreen(self.workspace, config.ui.panel)
+        self.chat = ChatScreen(self.workspace, config.ui)
         self._engine = EngineState("loading")
         self._can_restart = False
         self._advice = ""
@@ -209,7 +209,7 @@ class KvChatApp(App[None]):
         await asyncio.to_thread(self._client.close)
         self._client.configure(engine)
         self._start_engine()
-        self._keep("", "model", chosen)
+        self.keep("", "model", chosen)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The engine can be restarted only when there is none."""
@@ -232,9 +232,9 @@ class KvChatApp(App[None]):
         from kvchat.tui.screens.themes import ThemeScreen
 
         if chosen := await self.push_screen_wait(ThemeScreen(self._themes.own)):
-            self._keep("ui", "theme", chosen)
+            self.keep("ui", "theme", chosen)
 
-    def _keep(self, table: str, key: str, value: str) -> None:
+    def keep(self, table: str, key: str, value: str | bool) -> None:
         """Write a choice into the settings."""
         from kvchat.settings_file import change_setting
 

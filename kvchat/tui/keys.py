@@ -20,6 +20,7 @@ TABS = [
     _key("ctrl+n,f4", "pick_persona", "Persona", "Start a conversation with a persona of your choice", footer=True),
     _key("ctrl+w", "close_tab", "Close tab", "Close the tab; the conversation stays in the history"),
     _key("ctrl+o", "open_conversation", "Open conversation", "Open any conversation of the history"),
+    _key("alt+s", "toggle_sidebar", "Sidebar", "List all conversations at the left; again closes it"),
     _key("alt+t", "reopen_tab", "Reopen tab", "Open the tab closed last again"),
     _key("f2", "rename_tab", "Rename tab", "Give the conversation a title"),
     _key("ctrl+pagedown", "step_tab(1)", "Next tab", "Show the tab to the right"),
@@ -46,11 +47,13 @@ REPLY = [
     _key("alt+r", "regenerate", "Regenerate", "Ask for another reply, as a branch"),
     _key("alt+p", "step_branch(-1)", "Previous branch", "Show the branch before this one"),
     _key("alt+n", "step_branch(1)", "Next branch", "Show the branch after this one"),
+    _key("alt+w", "show_cost", "Why so slow", "Show where the time of the last reply went, and why"),
     _key("f6", "copy_reply", "Copy reply", "Copy the last reply to the clipboard"),
 ]
 VIEW = [
     _key("f1", "help", "Help", "Show all keys", footer=True),
     _key("f3", "cycle_panel", "Panel", "Change the panel: full, two lines, none, debug", footer=True),
+    _key("alt+m", "visit_blocks", "KV blocks", "Walk over the KV blocks; Enter goes to their tab"),
     _key("pageup", "scroll(-1)", "Page up", "Scroll the conversation up"),
     _key("pagedown", "scroll(1)", "Page down", "Scroll the conversation down"),
     _key("ctrl+home", "to_start", "To the start", "Go to the start of the conversation"),

@@ -22,6 +22,7 @@ ACTIONS = [
     _key("e", "edit_message", "Edit", "Change the message and send it again, as a branch"),
     _key("r", "regenerate", "Regenerate", "Ask for another reply here, as a branch"),
     _key("g", "continue_reply", "Go on", "Let a reply that was stopped or cut go on"),
+    _key("w", "show_cost", "Why so slow", "Show where the time of the reply went, and why"),
     _key("f", "fork", "Fork", "Go on from here in a new tab that shares the KV"),
     _key("d,delete", "delete_message", "Delete", "Delete the message with all that follows it"),
     _key("u,ctrl+z", "undelete", "Undo", "Bring back what was deleted last"),

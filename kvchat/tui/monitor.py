@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from engine.api import EngineState, EngineStats, Metrics
 from kvchat.conversation import ConversationController
 from kvchat.personas import Persona
+from kvchat.tui.format import printable
 from kvchat.tui.responsiveness import Gauge
 from kvchat.tui.widgets.panel import Vitals
 
@@ -61,10 +62,16 @@ class Monitor:
         return self._engine.model.context_length if self._engine.model else 0
 
     def vitals(
-        self, tab: ConversationController, persona: Persona | None, titles: Mapping[str, str], debug: bool
+        self,
+        tab: ConversationController,
+        persona: Persona | None,
+        tabs: Sequence[ConversationController],
+        debug: bool,
     ) -> Vitals:
-        """Everything about the engine and one conversation, with `debug` about the interface too; `titles` are those of
-        the tabs, by id. Each call takes a sample of the speed."""
+        """Everything about the engine and one of the `tabs`, with `debug` about the interface too. Each call takes a
+        sample of the speed."""
+        titles = {each.id: printable(each.title) or "New chat" for each in tabs}
+        replies = [(each.id, each.reply) for each in tabs if each.reply]
         if self._stats.running:
             self._speeds.append(self._stats.tokens_per_s)
         return Vitals(
@@ -78,5 +85,6 @@ class Monitor:
             ttfts=list(self._ttfts),
             tpots=list(self._tpots),
             owner_names=[titles.get(owner, "another conversation") for owner in self._stats.owners],
+            waiting=[(titles[name], reply.reason) for name, reply in replies if reply.phase == "queued"],
             responsiveness=self.gauge.read() if debug else None,
         )

@@ -13,7 +13,6 @@ from engine.api import SamplingParams
 from engine.errors import InvalidRequest
 from kvchat.toml_file import ConfigError
 from kvchat.tui.attachments import AttachmentError, read_attachment
-from kvchat.tui.format import statistics, tokens
 
 if TYPE_CHECKING:
     from kvchat.tui.app import KvChatApp
@@ -230,10 +229,9 @@ async def _copy(chat: ChatScreen, _: str) -> None:
 
 async def _stats(chat: ChatScreen, _: str) -> None:
     tab = chat.workspace.active
-    if tab.metrics is None:
+    if not any(message.metrics for message in tab.measured_messages):
         raise CommandError("there is no reply yet to tell about")
-    text = f"{statistics(tab.metrics)}\ncontext: {tokens(tab.context_tokens)}"
-    chat.notify(text, title="Last reply", timeout=10, markup=False)
+    chat.action_show_cost()
 
 
 async def _find(chat: ChatScreen, words: str) -> None:
@@ -282,7 +280,7 @@ COMMANDS = (
     SlashCommand("clear", "", "Start over with the same persona", _clear),
     SlashCommand("code", "", "Copy the code of the last reply, or one block of it", _code),
     SlashCommand("copy", "", "Copy the last reply to the clipboard", _copy),
-    SlashCommand("stats", "", "Tell what the last reply cost", _stats),
+    SlashCommand("stats", "", "Show where the time of the last reply went, and why", _stats),
     SlashCommand("find", "TEXT", "Search all conversations", _find),
     SlashCommand("export", "FILE", "Write the conversation to a .md, .txt or .json file", _export),
     SlashCommand("quit", "", "Leave; the tabs come back the next time", _quit),

@@ -15,6 +15,7 @@ from kvchat.conversation import Change, ConversationController
 from kvchat.fork import Fork
 from kvchat.personas import Persona, Personas
 from kvchat.store import Conversation, ConversationCopy, SearchHit, Store, StoredMessage, StoreError, Tab
+from kvchat.titles import Titler
 
 SEARCH_HITS = 500
 """What a search looks at; several hits can be in one conversation."""
@@ -54,6 +55,7 @@ class Workspace:
         self._client = client
         self.personas = personas
         self._on_change = on_change
+        self._titler = Titler(client, self.find, self.running) if config.ui.auto_titles else None
         self._closed: list[Tab] = []
         saved = store.open_tabs()
         self.tabs.extend(map(self._restored, saved))
@@ -102,6 +104,8 @@ class Workspace:
         for event in events:
             for tab in self.tabs:
                 tab.handle(event)
+            if self._titler:
+                self._titler.handle(event)
 
     def activate(self, tab: ConversationController) -> None:
         self.active.visible = False
@@ -155,12 +159,13 @@ class Workspace:
             self._closed.remove(closed)
         return self._open(closed or Tab(conversation_id))
 
-    def history(self, words: str, limit: int) -> tuple[list[Stored], int | None]:
+    def history(self, words: str, limit: int, texts: bool = True) -> tuple[list[Stored], int | None]:
         """At most `limit` conversations that contain `words`, titles first, else all, the newest first; and how many
-        more there are, None when the search did not look at all of them. Raises StoreError."""
+        more there are, None when the search did not look at all of them. Without `texts`, what is shown for want of
+        words is not read. Raises StoreError."""
         if not words.strip():
-            every = [each for each in self._store.conversations() if each.leaf_id is not None]
-            return [self._stored(each) for each in every[:limit]], max(0, len(every) - limit)
+            recent, rest = self._store.recent_conversations(limit)
+            return [self._stored(each, texts=texts) for each in recent], rest
         hits = self._store.search(words, SEARCH_HITS)
         found: dict[str, SearchHit] = {}
         for hit in hits:
@@ -234,8 +239,10 @@ class Workspace:
         """The persona a conversation was started with, if it still exists."""
         return self._persona(tab.conversation)
 
-    def _stored(self, conversation: Conversation, found: str = "", message_id: int | None = None) -> Stored:
-        if not found and conversation.leaf_id is not None:
+    def _stored(
+        self, conversation: Conversation, found: str = "", message_id: int | None = None, texts: bool = True
+    ) -> Stored:
+        if texts and not found and conversation.leaf_id is not None:
             found = self._store.message(conversation.leaf_id).text
         persona = self._persona(conversation)
         name = (persona.title or persona.name) if persona else conversation.persona
@@ -281,5 +288,10 @@ class Workspace:
             client=self._client,
             model=self._config.model,
             pin_system=bool(persona and persona.pin),
-            on_change=self._on_change,
+            on_change=self._changed,
         )
+
+    def _changed(self, tab: ConversationController, change: Change) -> None:
+        self._on_change(tab, change)
+        if self._titler:
+            self._titler.changed(tab, change)

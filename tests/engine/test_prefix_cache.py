@@ -16,7 +16,7 @@ def manager(blocks: int = 16) -> BlockManager:
 def computed(blocks: BlockManager, tokens: list[int]) -> Sequence:
     """A sequence whose KV is computed up to its last token."""
     seq = Sequence("r", tokens, max_tokens=1, arrival=1)
-    blocks.admit(seq, blocks.cache.match(tokens))
+    blocks.admit(seq, blocks.cache.match(tokens), len(tokens))
     blocks.commit(seq, seq.uncomputed)
     return seq
 
@@ -65,7 +65,7 @@ def test_a_block_computed_twice_is_kept_once() -> None:
     one = Sequence("a", [*range(6)], max_tokens=1, arrival=1)
     two = Sequence("b", [*range(6)], max_tokens=1, arrival=2)
     for seq in (one, two):
-        blocks.admit(seq, Match())
+        blocks.admit(seq, Match(), 6)
     for seq in (one, two):
         blocks.commit(seq, 6)
     assert one.block_table[0] == two.block_table[0] and one.block_table[1] != two.block_table[1]

@@ -13,24 +13,27 @@ from textual.timer import Timer
 from textual.widgets import ContentSwitcher, Footer
 
 from engine.api import EngineState, EngineStats
+from kvchat.config import UiConfig
 from kvchat.conversation import Change, ConversationController
 from kvchat.store import StoreError
 from kvchat.tui import keys, slash
+from kvchat.tui.attention import Attention, tell_of_ended
 from kvchat.tui.completion import Candidate, argument_candidates, command_candidates, path_candidates
 from kvchat.tui.context_guard import ContextGuard
 from kvchat.tui.external_editor import EditorError, edit
 from kvchat.tui.format import printable
 from kvchat.tui.monitor import Monitor
 from kvchat.tui.screens.messages import MessageScreen
+from kvchat.tui.screens.sides import SideScreen
 from kvchat.tui.widgets.chat_pane import ChatPane
 from kvchat.tui.widgets.composer import Composer
 from kvchat.tui.widgets.panel import Panel, PanelMode, PanelStrip
+from kvchat.tui.widgets.sidebar import Sidebar
 from kvchat.tui.widgets.status import Banner, Status
 from kvchat.tui.widgets.tab_bar import Badge, TabBar, TabView
 from kvchat.tui.workspace import Workspace
 
 if TYPE_CHECKING:
-    from textual.notifications import SeverityLevel
     from textual.widgets import Markdown
 
     from kvchat.tui.app import KvChatApp
@@ -41,20 +44,22 @@ DEBUG_REFRESH_S = 0.5
 _PANEL_MODES: tuple[PanelMode, ...] = ("full", "compact", "off", "debug")
 
 
-class ChatScreen(MessageScreen):
+class ChatScreen(MessageScreen, SideScreen):
     """Shows the workspace and changes it as the user wants."""
 
     BINDINGS = [*keys.TABS, *keys.NUMBERED_TABS, *keys.MESSAGES, *keys.REPLY, *keys.VIEW]
     AUTO_FOCUS = "Editor"
 
-    def __init__(self, workspace: Workspace, panel: PanelMode) -> None:
-        super().__init__(workspace, f"-panel-{panel}")
-        self._panel_mode = panel
+    def __init__(self, workspace: Workspace, ui: UiConfig) -> None:
+        super().__init__(workspace, f"-panel-{ui.panel}")
+        self._panel_mode: PanelMode = ui.panel
+        self._attention: Attention = ui.notify
         self._monitor = Monitor()
         self._panel_timer: Timer | None = None
         self._bound: tuple[object, ...] = ()
         self._tab_bar = TabBar()
         self._banner = Banner()
+        self.sidebar = Sidebar(workspace, ui.sidebar)
         self._switcher = ContentSwitcher()
         self._panes: dict[str, ChatPane] = {}
         """By conversation id; a pane is made when its tab is shown first."""
@@ -67,6 +72,7 @@ class ChatScreen(MessageScreen):
         yield self._tab_bar
         yield self._banner
         with Horizontal(id="body"):
+            yield self.sidebar
             yield self._switcher
             yield panel
         yield strip
@@ -92,7 +98,7 @@ class ChatScreen(MessageScreen):
         if change == "refused":
             self.complain(f"not sent: {tab.refusal}")
         if change == "ended":
-            self._tell_of_hidden(tab)
+            tell_of_ended(self, tab, self._attention)
             if metrics := tab.messages[-1].metrics:
                 self._monitor.replied(metrics)
         if change in ("ended", "refused"):
@@ -109,7 +115,7 @@ class ChatScreen(MessageScreen):
     def stats_changed(self, stats: EngineStats) -> None:
         """There is a new snapshot of the engine."""
         self._monitor.stats_changed(stats)
-        self._refresh_panel()
+        self.refresh_panel()
 
     # Drawing
 
@@ -137,8 +143,10 @@ class ChatScreen(MessageScreen):
 
     def _refresh_around(self) -> None:
         """Everything but the conversation itself."""
-        self._tab_bar.show([self._tab_view(tab) for tab in self.workspace.tabs])
-        self._refresh_panel()
+        views = [self._tab_view(tab) for tab in self.workspace.tabs]
+        self._tab_bar.show(views)
+        self.sidebar.show(views)
+        self.refresh_panel()
         self._watch()
         tab = self.workspace.active
         bound = (tab.reply is not None, tab.can_retry, tab.can_continue, tab.can_undelete, tab.messages[-1:])
@@ -154,7 +162,7 @@ class ChatScreen(MessageScreen):
             badge = "failed" if tab.refusal or tab.messages[-1].status == "failed" else "unread"
         return TabView(tab.id, tab.title or "New chat", badge, tab is self.workspace.active)
 
-    def _refresh_panel(self, after_s: float = PANEL_REFRESH_S) -> None:
+    def refresh_panel(self, after_s: float = PANEL_REFRESH_S) -> None:
         if self._panel_timer is None:
             self._panel_timer = self.set_timer(after_s, self._draw_panel)
 
@@ -163,27 +171,17 @@ class ChatScreen(MessageScreen):
         self._forecast()
         tab = self.workspace.active
         debug = self._panel_mode == "debug"
-        titles = {each.id: printable(each.title) or "New chat" for each in self.workspace.tabs}
-        vitals = self._monitor.vitals(tab, self.workspace.persona_of(tab), titles, debug)
+        vitals = self._monitor.vitals(tab, self.workspace.persona_of(tab), self.workspace.tabs, debug)
         for panel in self._panels:
             if panel.display:
                 panel.show(vitals)
         if debug:
-            self._refresh_panel(DEBUG_REFRESH_S)  # the interface changes while the engine has nothing new
+            self.refresh_panel(DEBUG_REFRESH_S)  # the interface changes while the engine has nothing new
 
     @on(Composer.Changed)
     def _forecast(self) -> None:
         if pane := self._panes.get(self.workspace.active.id):
             self._guard.forecast(pane)
-
-    def _tell_of_hidden(self, tab: ConversationController) -> None:
-        last = tab.messages[-1]
-        if tab.visible or last.status not in ("complete", "failed"):
-            return
-        what = "the reply is here" if last.status == "complete" else f"the reply failed: {last.error}"
-        title = printable(tab.title)
-        severity: SeverityLevel = "information" if last.status == "complete" else "error"
-        self.notify(printable(what), title=title, severity=severity, markup=False)
 
     @work
     async def _ask_about_context(self) -> None:
@@ -275,11 +273,14 @@ class ChatScreen(MessageScreen):
         self.active_pane.composer.expand_chips()
 
     def action_cycle_panel(self) -> None:
+        self.show_panel(_PANEL_MODES[(_PANEL_MODES.index(self._panel_mode) + 1) % len(_PANEL_MODES)])
+
+    def show_panel(self, mode: PanelMode) -> None:
         self.remove_class(f"-panel-{self._panel_mode}")
-        self._panel_mode = _PANEL_MODES[(_PANEL_MODES.index(self._panel_mode) + 1) % len(_PANEL_MODES)]
-        self.add_class(f"-panel-{self._panel_mode}")
+        self._panel_mode = mode
+        self.add_class(f"-panel-{mode}")
         self._watch()
-        self._refresh_panel()
+        self.refresh_panel()
 
     def action_help(self) -> None:
         from kvchat.tui.screens.help import HelpScreen
@@ -295,6 +296,9 @@ class ChatScreen(MessageScreen):
         pane = self._panes.get(self.workspace.active.id)
         return pane.transcript.marked if pane else None
 
+    def focus_composer(self) -> None:
+        self.active_pane.focus_composer()
+
     def pane_of(self, tab: ConversationController) -> ChatPane:
         """Of a tab that was shown."""
         return self._panes[tab.id]
@@ -302,7 +306,7 @@ class ChatScreen(MessageScreen):
     def on_mouse_up(self) -> None:
         """Wherever the user clicked, they go on writing."""
         self._tab_bar.drop()
-        self.active_pane.focus_composer()
+        self.focus_composer()
 
     # Common
 
@@ -310,7 +314,11 @@ class ChatScreen(MessageScreen):
         """Hide the keys of what is not possible now."""
         match action:
             case "stop":
-                return self.workspace.active.reply is not None
+                return self.workspace.active.reply is not None and not self.is_elsewhere
+            case "scroll":
+                return not self.is_elsewhere
             case "retry":
                 return self.workspace.active.can_retry
+            case "show_cost":
+                return any(message.metrics for message in self.workspace.active.measured_messages)
         return super().check_action(action, parameters)

@@ -132,7 +132,7 @@ class MessageScreen(TabScreen):
             case "regenerate":
                 return tab.can_regenerate
             case "continue_reply":
-                return tab.can_continue
+                return tab.can_continue and self.target is tab.messages[-1]
             case "undelete":
                 return tab.can_undelete
             case "delete_message":

@@ -15,7 +15,7 @@ from kvchat.personas import Persona, Personas
 from kvchat.store import StoreError
 from kvchat.tui.format import printable
 from kvchat.tui.widgets.tab_bar import TabBar
-from kvchat.tui.workspace import Workspace
+from kvchat.tui.workspace import Stored, Workspace
 
 if TYPE_CHECKING:
     from kvchat.tui.app import KvChatApp
@@ -64,6 +64,12 @@ class TabScreen(Screen[None]):
         with self.complaining():
             await self.show_tab(self.workspace.open_stored(conversation_id))
 
+    async def open_found(self, found: Stored) -> None:
+        """Open a conversation of the history, at the message that was found."""
+        await self.open_stored(found.conversation.id)
+        if found.message_id is not None:
+            await self.show_message(found.message_id)
+
     async def action_new_tab(self) -> None:
         await self.open_tab(self.workspace.default_persona)
 
@@ -110,9 +116,7 @@ class TabScreen(Screen[None]):
         from kvchat.tui.screens.history import HistoryScreen
 
         if chosen := await self.app.push_screen_wait(HistoryScreen(self.workspace, words)):
-            await self.open_stored(chosen.conversation.id)
-            if chosen.message_id is not None:
-                await self.show_message(chosen.message_id)
+            await self.open_found(chosen)
 
     @work
     async def action_rename_tab(self) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from textual.binding import Binding
 from textual.content import Content
-from textual.events import MouseMove
+from textual.events import Click, MouseMove
+from textual.message import Message
 from textual.widget import Widget
 
 from engine.api import BLOCK_CACHED, BLOCK_FREE, BLOCK_OWNED, BLOCK_SHARED, EngineStats
-from kvchat.tui.format import count
+from kvchat.tui.format import count, shorten
 from kvchat.tui.widgets.meters import quiet
 
 
@@ -62,49 +64,105 @@ def draw(blocks: bytes, own_code: int | None, cells: int) -> tuple[list[Owner], 
     return drawn, per_cell
 
 
-class BlockMap(Widget):
-    """Draws the pool of the last snapshot into the space it has."""
+class BlockMap(Widget, can_focus=True):
+    """Draws the pool of the last snapshot into the space it has. The mouse and, while it has the keys, a cursor name
+    whose a block is, and choose it."""
+
+    BINDINGS = [
+        Binding("left", "move(-1, 0)", "Move", show=False),
+        Binding("right", "move(1, 0)", "Move", show=False),
+        Binding("up", "move(0, -1)", "Move", show=False),
+        Binding("down", "move(0, 1)", "Move", show=False),
+        Binding("enter", "choose", "Go to its tab", show=False),
+        Binding("escape", "leave", "Back to the message", show=False),
+    ]
+
+    class OwnerWanted(Message):
+        """The user wants to see this conversation."""
+
+        def __init__(self, conversation_id: str) -> None:
+            super().__init__()
+            self.conversation_id = conversation_id
+
+    class Left(Message):
+        """The keys are the composer's again."""
 
     def __init__(self) -> None:
         super().__init__()
         self._blocks = b""
         self._own_code: int | None = None
-        self._names: Sequence[str] = ()
+        self._owners: Sequence[tuple[str, str]] = ()
         self._columns = self._per_cell = 1
         """Of the last drawing."""
+        self._cursor = 0
+        """A cell."""
 
-    def show(self, blocks: bytes, own_code: int | None, names: Sequence[str]) -> None:
-        """Draw this snapshot from now on; `names` are those of the owners, in the order of their codes."""
-        self._blocks, self._own_code, self._names = blocks, own_code, names
+    def show(self, blocks: bytes, own_code: int | None, owners: Sequence[tuple[str, str]]) -> None:
+        """Draw this snapshot from now on; `owners` are the ids and the names of the owners, in the order of their
+        codes."""
+        self._blocks, self._own_code, self._owners = blocks, own_code, owners
         self.refresh()
 
     def on_mouse_move(self, event: MouseMove) -> None:
         """Name whose the block under the mouse is."""
-        offset = event.get_content_offset(self)
-        beside = len(self._blocks)
-        start = beside if offset is None else (offset.y * self._columns + offset.x // 2) * self._per_cell
-        blocks = self._blocks[start : start + self._per_cell]
-        self.tooltip = Content(self._describe(start, blocks)) if blocks else None
+        cell = self._cell_at(event)
+        blocks = b"" if cell is None else self._blocks_of(cell)
+        self.tooltip = Content("\n".join(self._describe(cell or 0))) if blocks else None
 
-    def _describe(self, start: int, blocks: bytes) -> str:
+    def on_click(self, event: Click) -> None:
+        """Go to the tab whose block was clicked."""
+        if (cell := self._cell_at(event)) is not None:
+            self._choose(cell)
+
+    def action_move(self, right: int, down: int) -> None:
+        cells = -(-len(self._blocks) // self._per_cell)
+        self._cursor = min(max(0, self._cursor + right + down * self._columns), max(0, cells - 1))
+        self.refresh()
+
+    def action_choose(self) -> None:
+        self._choose(self._cursor)
+
+    def action_leave(self) -> None:
+        self.post_message(self.Left())
+
+    def _choose(self, cell: int) -> None:
+        owners = [code - BLOCK_OWNED for code in self._blocks_of(cell) if code >= BLOCK_OWNED]
+        if owners and owners[0] < len(self._owners):
+            self.post_message(self.OwnerWanted(self._owners[owners[0]][0]))
+
+    def _cell_at(self, event: MouseMove | Click) -> int | None:
+        offset = event.get_content_offset(self)
+        return None if offset is None else offset.y * self._columns + offset.x // 2
+
+    def _blocks_of(self, cell: int) -> bytes:
+        return self._blocks[cell * self._per_cell : (cell + 1) * self._per_cell]
+
+    def _describe(self, cell: int) -> list[str]:
+        """Which blocks a cell stands for, and whose they are."""
+        blocks, start = self._blocks_of(cell), cell * self._per_cell
         last = start + len(blocks) - 1
         where = f"block {count(start)}" if start == last else f"blocks {count(start)} to {count(last)}"
-        return "\n".join([where, *(self._owner_name(code) for code in dict.fromkeys(blocks))])
+        return [where, *(self._owner_name(code) for code in dict.fromkeys(blocks))]
 
     def _owner_name(self, code: int) -> str:
         if code < BLOCK_OWNED:
             return {BLOCK_FREE: "free", BLOCK_CACHED: "cached, of no running reply", BLOCK_SHARED: "shared"}[code]
         owner = code - BLOCK_OWNED
-        return self._names[owner] if owner < len(self._names) else "another conversation"
+        return self._owners[owner][1] if owner < len(self._owners) else "another conversation"
 
     def render(self) -> Content:
         columns, rows = max(1, (self.content_size.width + 1) // 2), self.content_size.height - 1
         drawn, per_cell = draw(self._blocks, self._own_code, columns * rows)
         self._columns, self._per_cell = columns, per_cell
-        lines = [
-            Content(" ").join(Content.styled(cell.glyph, cell.variable) for cell in drawn[start : start + columns])
-            for start in range(0, len(drawn), columns)
+        cursor = min(self._cursor, len(drawn) - 1) if self.has_focus else None
+        cells = [
+            Content.styled(cell.glyph, f"{cell.variable} reverse" if index == cursor else cell.variable)
+            for index, cell in enumerate(drawn)
         ]
+        lines = [Content(" ").join(cells[start : start + columns]) for start in range(0, len(cells), columns)]
+        if cursor is not None and self._blocks:
+            lines.append(Content(shorten(": ".join(self._describe(cursor)), self.content_size.width)))
+            return Content("\n").join(lines)
         shown, total = min(len(self._blocks), len(drawn) * per_cell), len(self._blocks)
         if per_cell > 1 or shown < total:
             scale = "1 block" if per_cell == 1 else f"{count(per_cell)} blocks"

@@ -86,6 +86,9 @@ class Editor(TextArea):
                 event.stop()
                 event.prevent_default()
                 break
+        else:
+            if event.key.startswith("alt+"):  # of what is not possible now; it is no letter of the message
+                event.prevent_default()
 
     async def action_send(self) -> None:
         await self._composer.submit()

@@ -29,6 +29,7 @@ from kvchat.tui.widgets.block_map import (
     own_code,
 )
 from kvchat.tui.widgets.meters import bar, charted, quiet, row, scale, sparkline
+from kvchat.tui.widgets.tab_bar import BADGES
 
 PanelMode = Literal["full", "compact", "off", "debug"]
 
@@ -51,6 +52,8 @@ class Vitals:
     tpots: Sequence[float] = ()
     owner_names: Sequence[str] = ()
     """What to call each of `stats.owners`."""
+    waiting: Sequence[tuple[str, str]] = ()
+    """The tabs whose replies wait, by title, and what for."""
     responsiveness: Responsiveness | None = None
     """Of the interface; only where it is to be shown."""
 
@@ -102,6 +105,7 @@ class Panel(VerticalScroll, can_focus=False):
         yield Section("Responsiveness", Readout(_responsiveness), classes="debug")
         yield Section("This tab", Readout(_tab), Readout(_queue, classes="debug"))
         yield Section("Engine", Readout(_engine), Readout(_pressure, classes="debug"))
+        yield Section("Queue", Readout(_waiting), classes="queue")
         yield Section("Model", Readout(_model))
         yield Section("KV blocks", Readout(_pool), BlockMap(), classes="blocks")
 
@@ -109,7 +113,9 @@ class Panel(VerticalScroll, can_focus=False):
         """Show these numbers."""
         for readout in self.query(Readout):
             readout.show(vitals)
-        self.query_one(BlockMap).show(vitals.stats.block_map, vitals.own_code, vitals.owner_names)
+        self.query_one(".queue").display = bool(vitals.waiting)
+        owners = list(zip(vitals.stats.owners, vitals.owner_names, strict=True))
+        self.query_one(BlockMap).show(vitals.stats.block_map, vitals.own_code, owners)
 
 
 class PanelStrip(Readout):
@@ -173,6 +179,15 @@ def _queue(vitals: Vitals, width: int) -> Sequence[Content]:
     return [row("queued", seconds(vitals.metrics.queue_s if vitals.metrics else None), width)]
 
 
+def _waiting(vitals: Vitals, width: int) -> Sequence[Content]:
+    lines = []
+    for title, reason in vitals.waiting:
+        lines.append(Content.assemble(BADGES["queued"], " ", shorten(title, width - 2)))
+        if reason:
+            lines.append(quiet(shorten(f"  for {printable(reason)}", width)))
+    return lines
+
+
 def _pressure(vitals: Vitals, width: int) -> Sequence[Content]:
     return [
         row("prefill tokens/s", rate(vitals.stats.prefill_tokens_per_s), width),
@@ -183,11 +198,12 @@ def _pressure(vitals: Vitals, width: int) -> Sequence[Content]:
 def _model(vitals: Vitals, width: int) -> Sequence[Content]:
     model = vitals.model
     if model is None:
-        return [quiet("none yet"), Content("")]
+        return [quiet("none yet"), Content(""), Content("")]
     warning = [Content.styled(shorten(model.kv_warning, width), "$warning")] if model.kv_warning else []
     return [
         Content(shorten(printable(model.name), width)),
         quiet(shorten(f"{model.weights} · kv {model.kv_dtype} · {model.device}", width)),
+        row("memory of the engine", size(vitals.stats.rss_bytes) if vitals.stats.rss_bytes else NOTHING, width),
         *warning,
     ]
 

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.content import Content
-from textual.widgets import Static
 
-from engine.api import FinishReason
 from kvchat.branch import Reply
 from kvchat.store import StoredMessage
-from kvchat.tui.format import count, printable, rate, statistics, tokens
+from kvchat.tui.format import printable
 from kvchat.tui.widgets.extents import Extents
+from kvchat.tui.widgets.foot import Foot
 from kvchat.tui.widgets.markdown import ReplyMarkdown
 from kvchat.tui.widgets.sections import FIRST, Section, following
-
-_ENDINGS: dict[FinishReason, str] = {
-    "length": "cut at the token limit",
-    "context_full": "cut: the context is full",
-    "aborted": "stopped",
-}
 
 
 class AssistantMessage(Vertical):
@@ -35,7 +27,7 @@ class AssistantMessage(Vertical):
         self._sections: list[Section] = []
         self._bodies: list[ReplyMarkdown] = []
         """Of the sections."""
-        self._foot = Static(markup=False, classes="foot")
+        self._foot = Foot()
 
     def compose(self) -> ComposeResult:
         yield self._foot
@@ -43,7 +35,7 @@ class AssistantMessage(Vertical):
     async def show_reply(self, reply: Reply) -> None:
         """Show the reply while it is generated."""
         await self._show(printable(reply.text), complete=False)
-        self._foot.update(Content(describe(reply)))
+        self._foot.show_reply(reply)
 
     async def show_message(self, message: StoredMessage, branch: str = "") -> None:
         """Show the reply as it ended; `branch` says which of several it ends."""
@@ -51,7 +43,7 @@ class AssistantMessage(Vertical):
             return
         self._shown = message, branch
         await self._show(printable(message.text), complete=True)
-        self._foot.update(Content(" · ").join(filter(None, [Content(branch), foot(message)])))
+        self._foot.show_message(message, branch)
 
     def extents(self) -> Extents:
         """Where its sections are, in rows that are guessed as long as they were not drawn."""
@@ -90,40 +82,3 @@ class AssistantMessage(Vertical):
             section, last = self._sections[index], index == len(ends) - 1
             part = section.opening + text[section.start : ends[index]]
             await self._bodies[index].show(part, complete or not last)
-
-
-def describe(reply: Reply) -> str:
-    """What a running reply is doing, on one line."""
-    if reply.stopping:
-        return "stopping…"
-    if not reply.prompt_tokens:
-        return "waiting for the engine…"
-    match reply.phase:
-        case "queued":
-            return f"queued: {printable(reply.reason)}" if reply.reason else "queued…"
-        case "prefill":
-            parts = [f"reading {count(reply.computed_tokens)} / {count(reply.prompt_tokens)} tokens"]
-        case "decode":
-            speed = reply.metrics.tokens_per_s if reply.metrics else None
-            parts = ([f"{rate(speed)} tok/s"] if speed else []) + [tokens(len(reply.token_ids))]
-    if reply.reread_tokens:
-        parts.append(f"{tokens(reply.reread_tokens)} of history read again")
-    return " · ".join(parts)
-
-
-def foot(message: StoredMessage) -> Content:
-    """How a reply ended and what it cost."""
-    parts: list[Content] = []
-    if message.status == "failed":
-        parts.append(Content.styled(f"failed: {printable(message.error)}", "$text-error"))
-    elif message.status == "stopped":
-        parts.append(Content.styled(_ENDINGS["aborted"], "$text-warning"))
-    elif message.finish_reason in _ENDINGS:
-        parts.append(Content.styled(_ENDINGS[message.finish_reason], "$text-warning"))
-    if message.token_ids and (message.status in ("failed", "stopped") or message.finish_reason == "length"):
-        parts.append(Content("Alt+C continues"))
-    if message.status in ("failed", "stopped"):
-        parts.append(Content("F5 tries again"))
-    if message.metrics and message.metrics.ttft_s is not None:
-        parts.append(Content(statistics(message.metrics)))
-    return Content(" · ").join(parts)

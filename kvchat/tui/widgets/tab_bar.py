@@ -94,6 +94,13 @@ class NewTab(Static):
         self.post_message(TabBar.NewWanted())
 
 
+class SidebarSwitch(Static):
+    """A click opens or closes the list of all conversations."""
+
+    def on_click(self) -> None:
+        self.post_message(TabBar.SidebarWanted())
+
+
 class TabBar(HorizontalScroll, can_focus=False):
     """Shows the tabs it is given and says what the user wants of them."""
 
@@ -126,6 +133,9 @@ class TabBar(HorizontalScroll, can_focus=False):
     class NewWanted(Message):
         """The user wants another tab."""
 
+    class SidebarWanted(Message):
+        """The user wants the list of all conversations, or no more."""
+
     def __init__(self) -> None:
         super().__init__()
         self._views: list[TabView] = []
@@ -133,6 +143,7 @@ class TabBar(HorizontalScroll, can_focus=False):
         """The tab under the mouse button that is down."""
 
     def compose(self) -> ComposeResult:
+        yield SidebarSwitch(" ≡ ", markup=False)
         yield NewTab(" + ", markup=False)
 
     def show(self, views: list[TabView]) -> None:

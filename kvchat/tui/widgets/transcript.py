@@ -113,11 +113,12 @@ class Transcript(SteadyScroll, can_focus=False):
         """Put the cursor on a message and bring it into view, or take the cursor away."""
         self.marked = message_id
         self._stale = True
-        await self.catch_up()
+        if message_id is None or message_id in self._mounted:
+            await self.catch_up()
+        else:
+            await self.show_message(message_id)
         if message_id in self._mounted:
             self.call_after_refresh(self.scroll_to_widget, self._mounted[message_id], animate=False)
-        elif message_id is not None:
-            await self.show_message(message_id)
 
     def on_click(self, event: Click) -> None:
         """Tell which message was clicked, unless text was selected in it."""
@@ -233,8 +234,8 @@ class Transcript(SteadyScroll, can_focus=False):
                 await widget.show_reply(reply)
             else:
                 await widget.show_message(message, self._note(message))
-        for long, wanted in self._sections_wanted():
-            await long.draw(wanted)
+        for long_reply, wanted in self._sections_wanted():
+            await long_reply.draw(wanted)
 
     def _note(self, message: StoredMessage) -> str:
         """What there is to say about the place of a message in the tree."""

@@ -15,7 +15,13 @@ from kvchat.tui.format import printable
 if TYPE_CHECKING:
     from kvchat.tui.app import KvChatApp
 
-HINTS = (("new_tab", "new tab"), ("persona", "choose a persona"), ("commands", "everything else"), ("help", "all keys"))
+HINTS = (
+    ("new_tab", "new tab"),
+    ("persona", "choose a persona"),
+    ("sidebar", "all conversations"),
+    ("commands", "everything else"),
+    ("help", "all keys"),
+)
 """Bindings by their ids, and what they do."""
 
 

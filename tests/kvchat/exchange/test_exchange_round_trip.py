@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.api import Metrics, SamplingParams
+from engine.api import Divergence, Metrics, SamplingParams
 from kvchat.exchange import ExchangeError, read_conversations, render
 from kvchat.store import ConversationCopy, MessageCopy, Store
 
@@ -21,6 +21,8 @@ SAMPLING = SamplingParams(
 METRICS = Metrics(
     queue_s=0.001, ttft_s=0.1, tpot_s=1 / 3, e2e_s=2.5, tokens_per_s=3.0, prompt_tokens=9, completion_tokens=2
 )
+
+DIVERGENCE = Divergence(2, "a", "b", "the template changed its mind")
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def branched(store: Store) -> str:
     )
     first = store.append_message(conversation.id, None, "user", "Hello \x00 👩🏽‍🚀", token_ids=(1, 2, 4_000_000_000))
     reply = store.append_message(conversation.id, first.id, "assistant", "Hi!", status="stopped", token_ids=(3,))
-    store.update_message(reply.id, finish_reason="aborted")
+    store.update_message(reply.id, finish_reason="aborted", divergence=DIVERGENCE)
     store.save_metrics(reply.id, METRICS)
     edited = store.append_message(conversation.id, None, "user", "Hallo")
     store.append_message(conversation.id, edited.id, "assistant", "", status="failed")
@@ -52,6 +54,7 @@ def test_everything_of_a_conversation_survives_export_and_import(store: Store, o
     assert render([other.copy_of(conversation_id)], "json") == exported
     assert [message.text for message in other.path(conversation_id)] == ["Hello \x00 👩🏽‍🚀", "Hi!"]
     assert other.path(conversation_id)[-1].metrics == METRICS
+    assert other.path(conversation_id)[-1].divergence == DIVERGENCE
     assert other.conversation(conversation_id).sampling == SAMPLING
     assert len(other.children(None, conversation_id)) == 2
     other.close()

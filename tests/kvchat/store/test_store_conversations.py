@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.api import Metrics, SamplingParams
+from engine.api import Divergence, Metrics, SamplingParams
 from kvchat.store import Conversation, Store, StoredMessage, StoreError, Tab
 
 SAMPLING = SamplingParams(temperature=0, stop=("\n\n", "END"), seed=7, logit_bias={5: -1.5}, ignore_eos=True)
@@ -15,13 +15,18 @@ METRICS = Metrics(
     queue_s=0.01,
     ttft_s=0.2,
     tpot_s=0.03,
+    prefill_s=0.19,
+    decode_s=1.2,
+    preempted_s=0.1,
     e2e_s=1.5,
     tokens_per_s=33.3,
     prompt_tokens=410,
     cached_tokens=400,
+    evicted_tokens=5,
     completion_tokens=44,
     preemptions=1,
 )
+DIVERGENCE = Divergence(17, "<think>", "", "the chat template writes message 2 (assistant) differently")
 
 
 def test_a_conversation_comes_back_as_it_was_created(path: Path) -> None:
@@ -53,7 +58,12 @@ def test_a_message_comes_back_with_its_token_ids_and_metrics(path: Path) -> None
         question = store.append_message(conversation.id, None, "user", "Why?", token_ids=range(70_000, 70_003))
         reply = store.append_message(conversation.id, question.id, "assistant", "", status="streaming")
         store.update_message(
-            reply.id, text="Because.", token_ids=[0, 1, 2**32 - 1], status="complete", finish_reason="stop"
+            reply.id,
+            text="Because.",
+            token_ids=[0, 1, 2**32 - 1],
+            status="complete",
+            finish_reason="stop",
+            divergence=DIVERGENCE,
         )
         store.save_metrics(reply.id, METRICS)
     with Store.open(path) as store:
@@ -72,6 +82,7 @@ def test_a_message_comes_back_with_its_token_ids_and_metrics(path: Path) -> None
                 model="smol",
                 created_at=reply.created_at,
                 metrics=METRICS,
+                divergence=DIVERGENCE,
             ),
         ]
         assert question.token_ids == (70_000, 70_001, 70_002)
@@ -87,7 +98,7 @@ def test_token_ids_lie_on_disk_as_little_endian_uint32(path: Path, store: Store)
 
 def test_metrics_have_the_same_names_in_python_and_in_the_database(path: Path, store: Store) -> None:
     columns = [row[1] for row in sqlite3.connect(path).execute("PRAGMA table_info(message_metrics)")]
-    assert columns == ["message_id", *Metrics.__struct_fields__]
+    assert set(columns) == {"message_id", *Metrics.__struct_fields__}
 
 
 def test_metrics_saved_again_replace_the_old_ones(store: Store) -> None:
@@ -196,3 +207,18 @@ def test_deleting_a_conversation_takes_all_that_belongs_to_it(path: Path, store:
     counts = {"conversations": 1, "messages": 2, "message_metrics": 1, "tags": 1, "open_tabs": 1}
     connection = sqlite3.connect(path)
     assert counts == {table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in counts}
+
+
+def test_the_recent_conversations_are_those_that_were_written_in_the_newest_first(store: Store) -> None:
+    written = []
+    for title in ("first", "second", "third", "put away"):
+        conversation = store.create_conversation(title=title)
+        store.append_message(conversation.id, None, "user", "hello")
+        written.append(conversation.id)
+    store.create_conversation(title="nothing written")
+    store.update_conversation(written[3], archived=True)
+    store.append_message(written[0], None, "user", "again")
+    found, more = store.recent_conversations(2)
+    assert ([each.title for each in found], more) == (["first", "third"], 1)
+    found, more = store.recent_conversations(10)
+    assert ([each.title for each in found], more) == (["first", "third", "second"], 0)

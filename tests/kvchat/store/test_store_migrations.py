@@ -5,10 +5,13 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from engine.api import SamplingParams
 from kvchat.store import Store, StoreError
 from kvchat.store.database import Database, migrations
+from kvchat.store.search import segment
 
 NEXT = [*migrations(), "ALTER TABLE tags ADD COLUMN colour TEXT NOT NULL DEFAULT 'grey';"]
 
@@ -24,6 +27,30 @@ def older_history(path: Path) -> str:
         store.append_message(conversation.id, None, "user", "remember this")
         store.update_conversation(conversation.id, tags=["past"])
     return conversation.id
+
+
+def history_of_version_1(path: Path) -> None:
+    """With replies that ended, were stopped while they waited, and were generated to the end after a wait."""
+    connection = sqlite3.connect(path)
+    connection.create_function("segment", 1, segment, deterministic=True)
+    connection.executescript(migrations()[0])
+    connection.execute("PRAGMA user_version = 1")
+    sampling = msgspec.json.encode(SamplingParams()).decode()
+    connection.execute(
+        "INSERT INTO conversations VALUES (1, 'c', 'Old times', 1, 'assistant', '', 'smol', ?, 5, 5, 0, NULL)",
+        (sampling,),
+    )
+    for number, (text, ttft, e2e) in enumerate([("quick", 0.5, 2.0), ("never began", None, 1.5)], 1):
+        connection.execute(
+            "INSERT INTO messages VALUES (?, 'c', ?, 'assistant', ?, x'', 'stopped', NULL, '', 'smol', 5, 'w')",
+            (number, number - 1 or None, text),
+        )
+        connection.execute(
+            "INSERT INTO message_metrics VALUES (?, 0.2, ?, 0.1, ?, 10.0, 100, 60, 15, 0)", (number, ttft, e2e)
+        )
+    connection.execute("UPDATE conversations SET leaf_id = 2")
+    connection.commit()
+    connection.close()
 
 
 def backups(path: Path) -> list[Path]:
@@ -101,3 +128,18 @@ def test_a_database_of_another_program_is_refused_and_left_alone(path: Path) -> 
         Store.open(path)
     assert str(error.value) == f"{path}: a database of another program: move it away, or set XDG_DATA_HOME"
     assert path.read_bytes() == before
+
+
+def test_replies_of_version_1_say_where_their_time_went_as_far_as_it_is_known(path: Path) -> None:
+    history_of_version_1(path)
+    with Store.open(path) as store:
+        quick, never_began = store.path("c")
+        assert (quick.metrics.queue_s, quick.metrics.ttft_s) == (0.2, 0.5)
+        assert (quick.metrics.prefill_s, quick.metrics.decode_s) == pytest.approx((0.3, 1.5))
+        assert (never_began.metrics.prefill_s, never_began.metrics.decode_s) == pytest.approx((1.3, 0))
+        for message in (quick, never_began):
+            assert message.divergence is None
+            assert (message.metrics.preempted_s, message.metrics.evicted_tokens) == (0, 0)
+        assert [hit.message.text for hit in store.search("began")] == ["never began"]
+    [backup] = backups(path)
+    assert version(backup) == 1

@@ -10,13 +10,14 @@ import pytest
 from chat_driver import Chat, Open
 from scripted_client import ScriptedClient
 
-from kvchat.config import Config
+from kvchat.config import Config, UiConfig
 from kvchat.personas import load_personas
 from kvchat.store import Store
 from kvchat.tui import clipboard
 from kvchat.tui.app import KvChatApp
 
-DEFAULTS = Config()
+DEFAULTS = Config(ui=UiConfig(auto_titles=False))
+"""Requests are those that a test makes."""
 
 
 @pytest.fixture

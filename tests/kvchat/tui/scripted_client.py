@@ -160,6 +160,8 @@ def metrics(completion_tokens: int) -> Metrics:
         queue_s=0.002,
         ttft_s=0.182,
         tpot_s=0.0241,
+        prefill_s=0.18,
+        decode_s=0.0241 * completion_tokens,
         e2e_s=0.182 + 0.0241 * completion_tokens,
         tokens_per_s=1 / 0.0241,
         prompt_tokens=412,
@@ -178,6 +180,7 @@ def stats(owners: Sequence[tuple[str, int]] = (), shared: int = 0, cached: int =
         waiting=waiting,
         tokens_per_s=41.5 * len(owners),
         hit_rate=0.87,
+        rss_bytes=612 * 1024 * 1024,
         pool=PoolStats(
             total=BLOCKS,
             used=used,

@@ -8,7 +8,8 @@ from textual.widgets import Input, OptionList
 
 from kvchat.store import Conversation, Store
 from kvchat.tui import workspace
-from kvchat.tui.screens import history
+from kvchat.tui.widgets import finder
+from kvchat.tui.widgets.finder import Finder
 
 
 def add(store: Store, title: str, *texts: str) -> Conversation:
@@ -21,7 +22,7 @@ def add(store: Store, title: str, *texts: str) -> Conversation:
 
 async def listed(chat: Chat) -> list[str]:
     """The titles, when the list is what was typed."""
-    await chat.until(lambda: chat.app.screen._search_timer is None)
+    await chat.until(lambda: not chat.app.screen.query_one(Finder).searching)
     options = chat.app.screen.query_one(OptionList).options
     return [option.prompt.plain.splitlines()[0] for option in options]
 
@@ -125,7 +126,7 @@ async def test_a_click_opens_a_conversation(open_chat: Open, store: Store) -> No
 async def test_a_long_history_shows_its_beginning_and_says_how_much_there_is(
     open_chat: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "ROWS", 3)
+    monkeypatch.setattr(finder, "ROWS", 3)
     for number in range(8):
         add(store, f"number {number}", "Question")
     async with open_chat() as chat:

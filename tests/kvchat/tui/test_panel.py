@@ -159,6 +159,72 @@ async def test_a_block_tells_whose_it_is_under_the_mouse(open_chat: Open) -> Non
             await chat.until(lambda owner=owner: owner in str(block_map.tooltip))
 
 
+async def test_the_cursor_on_the_map_names_a_block_and_goes_to_its_tab(open_chat: Open) -> None:
+    async with open_chat(size=LARGE) as chat:
+        chat.client.accept(await chat.send("Where do birds nest?"))
+        first = chat.tab
+        await chat.press("ctrl+t")
+        chat.client.emit(stats([("somebody else", 4), (first.id, 3)], shared=1))
+        await chat.shows("▣ other       7")
+        await chat.press("alt+m")
+        block_map = chat.app.screen.query_one(BlockMap)
+        await chat.until(lambda: block_map.has_focus)
+        await chat.shows("block 0: shared")
+        await chat.press("left", "right")
+        await chat.shows("block 1: another conversation")
+        await chat.press("enter", *["right"] * 4)
+        await chat.shows("block 5: Where do birds nest?")
+        assert chat.tab is not first
+        await chat.press("enter")
+        await chat.until(lambda: chat.tab is first and not block_map.has_focus)
+
+
+async def test_escape_leaves_the_map_and_does_not_stop_the_reply(open_chat: Open) -> None:
+    async with open_chat(size=LARGE, config=Config(ui=UiConfig(panel="off"))) as chat:
+        chat.client.accept(await chat.send("Where do birds nest?"))
+        await chat.press("alt+m")
+        block_map = chat.app.screen.query_one(BlockMap)
+        await chat.until(lambda: block_map.has_focus)
+        await chat.press("down", "down", "up", "escape")
+        await chat.until(lambda: chat.app.chat.active_pane.composer.editor.has_focus)
+        assert chat.client.aborted == []
+
+
+async def test_without_space_for_the_map_its_key_says_so(open_chat: Open) -> None:
+    async with open_chat(size=(80, 24)) as chat:
+        await chat.press("alt+m")
+        await chat.shows("there is no space for the KV blocks")
+
+
+async def test_a_click_on_a_block_goes_to_its_tab(open_chat: Open) -> None:
+    async with open_chat(size=LARGE) as chat:
+        chat.client.accept(await chat.send("Where do birds nest?"))
+        first = chat.tab
+        await chat.press("ctrl+t")
+        chat.client.emit(stats([(first.id, 3)]))
+        await chat.shows("▣ other       3")
+        await chat.pilot.click(BlockMap, offset=(2, 0))
+        await chat.until(lambda: chat.tab is first)
+
+
+async def test_the_queue_names_every_waiting_tab_and_what_it_waits_for(open_chat: Open) -> None:
+    async with open_chat(size=(120, 50)) as chat:
+        assert "Queue" not in chat.text
+        request = await chat.send("Where do birds nest?")
+        chat.client.accept(request)
+        chat.client.queue(request, "12 KV blocks, 3 available")
+        await chat.press("ctrl+t")
+        await chat.send("And fish?")
+        await chat.shows("Queue", "○ Where do birds nest?", "for 12 KV blocks, 3 available", "○ And fish?")
+        chat.client.prefill(request, 100)
+        await chat.shows_not("12 KV blocks")
+
+
+async def test_the_panel_tells_the_memory_of_the_engine(open_chat: Open) -> None:
+    async with open_chat(size=LARGE) as chat:
+        await chat.shows("memory of the engine", "612 MiB")
+
+
 async def test_one_line_says_what_makes_a_reply_slow(open_chat: Open) -> None:
     async with open_chat(size=LARGE) as chat:
         await chat.shows("nothing is slow")

@@ -87,7 +87,7 @@ async def test_f3_reaches_the_debug_form_of_the_panel(open_chat: Open) -> None:
 
 async def test_the_palette_and_the_help_name_the_debug_form(open_chat: Open) -> None:
     about = "full, two lines, none, debug"
-    async with open_chat(size=(120, 60), config=Config(ui=UiConfig(panel="off"))) as chat:
+    async with open_chat(size=(120, 90), config=Config(ui=UiConfig(panel="off"))) as chat:
         await chat.press("f1")
         await chat.shows(about)
         await chat.press("escape", "ctrl+p")
