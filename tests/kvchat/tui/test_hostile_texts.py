@@ -57,7 +57,7 @@ def hostile(home: Path, store: Store) -> None:
     store.save_tabs([Tab(conversation.id, active=True)])
 
 
-@pytest.mark.parametrize("size", [(40, 10), (120, 40)])
+@pytest.mark.parametrize("size", [(40, 10), (110, 30)])
 @pytest.mark.usefixtures("hostile")
 async def test_every_screen_shows_them_and_obeys_none(open_chat: Open, size: tuple[int, int]) -> None:
     async with open_chat(size=size) as chat:
@@ -101,7 +101,7 @@ async def test_every_screen_shows_them_and_obeys_none(open_chat: Open, size: tup
             await look(" ".join(keys))
             while chat.app.screen is not chat.app.chat:
                 await chat.press("escape")
-        for words in ("bold", "new tab", "go to", "titl"):
+        for words in ("bold", "go to"):
             await chat.press("ctrl+p")
             await chat.type(words)
             await chat.pilot.pause(0.3)

@@ -30,7 +30,7 @@ def hit(tokens):
 
 > It is [explained](https://example.com) at length."""
 
-COLOURFUL = ("a conversation, and one that waits", "personas", "palette", "sampling")
+COLOURFUL = ("a conversation, and one that waits", "personas", "sampling")
 """What is looked at in every theme."""
 
 
