@@ -45,7 +45,7 @@ def save(app: KvChatApp, name: str) -> None:
 
 
 async def session(config: Config, root: Path) -> None:
-    """Two tabs on one long persona, streaming at the same time; then the dialogs and the light theme."""
+    """Two tabs on one long persona, streaming at the same time; then the dialogs and a light theme."""
     with Store.open(root / "history.db") as store:
         client = ProcessClient(config.engine, root / "engine.log")
         app = KvChatApp(config, store, client, load_personas(root))
@@ -71,6 +71,15 @@ async def session(config: Config, root: Path) -> None:
                 await until(pilot, lambda: app.screen is not app.chat)
                 await pilot.pause(0.3)
                 save(app, "personas")
+                await pilot.press("escape", "ctrl+o")
+                await pilot.press(*"prime")
+                await pilot.pause(0.6)
+                save(app, "search")
+                await pilot.press("escape")
+                await app.chat.run_command("/theme")
+                await pilot.press(*["down"] * 2)
+                await pilot.pause(0.6)
+                save(app, "themes")
                 await pilot.press("escape")
                 app.theme = "linen"
                 await pilot.press("alt+3")

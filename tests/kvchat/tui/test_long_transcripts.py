@@ -201,3 +201,13 @@ async def test_a_pasted_megabyte_is_shown_in_part(open_long: Open) -> None:
         chat.app.chat.action_toggle_folds()
         await chat.until(lambda: chat.app.chat.active_pane.transcript.virtual_size.height > 1000)
         assert chat.app.chat.active_pane.transcript.virtual_size.height < 20_000
+
+
+async def test_a_megabyte_is_pasted_as_a_chip_and_sent_as_a_whole(open_chat: Open) -> None:
+    text = "a line of a log file\n" * 50_000
+    async with open_chat() as chat:
+        await chat.paste(text)
+        await chat.shows("pasted · 50,000 lines")
+        request = await chat.send("What is wrong?")
+        assert chat.client.requests[request].messages[-1].text == f"What is wrong?\n\n{text}"
+        await chat.shows("What is wrong?", "more lines")
