@@ -34,7 +34,7 @@ MESSAGES = [
     _key("alt+up,ctrl+up", "message_cursor(-1)", "Message above", "Go to the message above, to do something with it"),
     _key("alt+down,ctrl+down", "message_cursor(1)", "Message below", "Go to the message below, or back to writing"),
     _key("alt+e", "edit_message", "Edit message", "Change your message and send it again, as a branch"),
-    _key("alt+f", "fork", "Fork", "Go on from here in a new tab that shares the KV"),
+    _key("alt+y", "fork", "Fork", "Go on from here in a new tab that shares the KV"),
     _key("alt+k", "copy_code", "Copy code", "Copy the code of the message, or one block of it"),
     _key("alt+z", "undelete", "Undelete", "Bring back the message that was deleted last"),
 ]
