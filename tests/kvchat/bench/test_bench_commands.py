@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from engine.config import EngineConfig
 from kvchat import paths
 from kvchat.bench.experiment import LeftOut, Result, Setup
 from kvchat.bench.experiments import EXPERIMENTS
 from kvchat.bench.plot import Plot, Series
+from kvchat.cli.bench.experiment import shown
 from kvchat.cli.program import run
 from kvchat.profiles import PROFILES
 
@@ -177,6 +179,18 @@ def test_what_was_measured_can_be_measured_again(
     assert again[: 1 + len(flags)] == ["kvchat", *flags] and sorted(again[1 + len(flags) :]) == sorted(given)
     assert (outcome["profile"], outcome["config_file"]) == ("documents", str(settings))
     assert outcome["settings"] == PROFILES["documents"].settings | {"dtype": "float32", "kv_memory": 4_000_000}
+
+
+def test_a_plot_is_coloured_on_a_terminal_that_wants_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = Result(
+        answer="", table=[["a"]], plot=Plot(x="", y="", series=[Series("s", [1, 2], [1, 2])]), ratios={}, measured={}
+    )
+    outcome = EXPERIMENTS[0].perform(Setup(config=EngineConfig("m")), lambda setup: result)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert "\x1b" in shown(outcome)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in shown(outcome)
 
 
 def test_help_names_every_experiment_with_its_claim(capsys: pytest.CaptureFixture[str]) -> None:
