@@ -9,8 +9,8 @@ TokenIds = tuple[int, ...]
 
 
 class ReadPrefixes:
-    """Remembers beginnings of conversations by a hash of the token ids up to the end of each message: forks and branches
-    share what they have in common, as they do in the engine."""
+    """Remembers beginnings of conversations by a hash of the token ids up to the end of each message: what forks and
+    branches share is shared here, too, as it is in the engine."""
 
     def __init__(self) -> None:
         self._read: set[int] = set()

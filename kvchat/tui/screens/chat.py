@@ -206,7 +206,7 @@ class ChatScreen(MessageScreen, SideScreen):
         try:
             await slash.run(self, text)
         except (slash.CommandError, StoreError) as problem:
-            self.complain(str(problem))
+            self.complain(str(problem), timeout_s=5)  # the line is in the composer again: it is soon put right
             return False
         return True
 

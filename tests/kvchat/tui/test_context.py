@@ -108,7 +108,9 @@ async def test_a_message_that_never_fits_is_told_so_before_and_after_it_is_sent(
         await chat.press("enter")
         await chat.until(lambda: len(chat.client.requests) > requests)
         chat.client.refuse("r2", "the prompt has 800 tokens and the context holds 300", too_long=True)
-        await chat.shows("the message alone has about 702 tokens, and the context holds 300", "pasted · 200 lines")
+        await chat.shows("pasted · 200 lines")
+        (said,) = [each.message for each in chat.app._notifications if each.severity == "error"]
+        assert said == "not sent: the message alone has about 702 tokens, and the context holds 300: shorten it"
         await chat.shows_not("The context is full")
         assert chat.app.chat.active_pane.composer.editor.text == "Why?"
 
