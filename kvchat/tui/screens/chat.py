@@ -224,17 +224,21 @@ class ChatScreen(MessageScreen, SideScreen):
         )
 
     async def action_edit_outside(self) -> None:
-        composer = self.active_pane.composer
+        editor = self.active_pane.composer.editor
+        text, problem = editor.text, ""
         try:
             with self.app.suspend():
-                text = edit(composer.editor.text)
+                try:
+                    text = edit(text)
+                except EditorError as error:  # out of suspend() it would leave the terminal to nobody
+                    problem = str(error)
         except SuspendNotSupported:
-            self.complain("this terminal cannot be left to another program")
-        except EditorError as error:
-            self.complain(str(error))
-        else:
-            composer.editor.load_text(text)
-            composer.editor.move_cursor(composer.editor.document.end)
+            problem = "this terminal cannot be left to another program"
+        if problem:
+            self.complain(problem)
+        elif text != editor.text:
+            editor.replace(text, editor.document.start, editor.document.end, maintain_selection_offset=False)
+            editor.move_cursor(editor.document.end)
 
     def action_stop(self) -> None:
         if not (self.active_pane.composer.close_completions() or self.action_leave()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -149,14 +150,14 @@ class TabScreen(Screen[None]):
             chosen = await self.app.push_screen_wait(ExportScreen(tab.title))
             path = chosen or ""
         if path:
-            await self._export(tab, Path(path).expanduser())
+            await self._export(tab, Path(os.path.expanduser(path)))
 
     async def _export(self, tab: ConversationController, file: Path) -> None:
         from kvchat.exchange import ExchangeError, format_of, render, save
 
         try:
             format = format_of(file)
-            if file.exists() and not await self.confirm(f"Replace {printable(str(file))}?", "Replace"):
+            if os.path.exists(file) and not await self.confirm(f"Replace {printable(str(file))}?", "Replace"):
                 return
             save(file, render([self.workspace.copy_of(tab)], format))
         except (ExchangeError, StoreError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, cast
 
 from textual import on
 from textual.app import ComposeResult
@@ -14,12 +15,15 @@ from textual.widgets import Static
 from kvchat.conversation import Change, ConversationController
 from kvchat.personas import Persona
 from kvchat.store import StoredMessage, StoreError
-from kvchat.tui.slash import is_command, message_of, written
+from kvchat.tui.slash import is_command, message_of, takes_pastes, written
 from kvchat.tui.widgets.completions import Complete
-from kvchat.tui.widgets.composer import Composer, joined
+from kvchat.tui.widgets.composer import SEPARATOR, Composer, joined
 from kvchat.tui.widgets.message_bar import MessageBar
 from kvchat.tui.widgets.transcript import Transcript
 from kvchat.tui.widgets.welcome import Welcome
+
+if TYPE_CHECKING:
+    from kvchat.tui.app import KvChatApp
 
 DRAFT_DELAY_S = 0.5
 
@@ -28,8 +32,11 @@ class MoreBelow(Static):
     """Says that the end is out of view; a click goes there."""
 
     def __init__(self) -> None:
-        super().__init__("▼ more below · Ctrl+End", markup=False)
+        super().__init__(markup=False)
         self.display = False
+
+    def on_mount(self) -> None:
+        self.update(f"▼ more below · {cast('KvChatApp', self.app).key_of('to_the_end')}")
 
 
 class ChatPane(Vertical):
@@ -173,9 +180,12 @@ class ChatPane(Vertical):
         event.stop()
         draft = self.composer.draft
         if is_command(event.text):
-            await self.composer.clear()  # before the command: it may close the tab
+            typed, *pasted = draft.split(SEPARATOR)
+            whole = takes_pastes(typed)
+            # Before the command, which may close the tab; what it does not take is for the next message.
+            await self.composer.set_draft(SEPARATOR.join(["", *([] if whole else pasted)]))
             self._keep_draft()
-            if not await self._run_command(event.text):
+            if not await self._run_command(event.text if whole else typed):
                 await self.composer.set_draft(draft)
             return
         self._sent = message_of(event.text), draft

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from rich.cells import cell_len, set_cell_size
 from textual import on
 from textual.content import Content
 from textual.message import Message
@@ -47,10 +48,12 @@ class Completions(OptionList):
         self._before, self.moved = before, False
         candidates = list(self._complete(before)) if before != self._dismissed else []
         self._candidates = candidates
-        width = max((len(each.label) for each in candidates), default=0) + 2
+        width = max((cell_len(printable(each.label)) for each in candidates), default=0) + 2
         self.set_options(
             Option(
-                Content.assemble(printable(each.label).ljust(width), (printable(each.about), "$foreground-muted")),
+                Content.assemble(
+                    set_cell_size(printable(each.label), width), (printable(each.about), "$foreground-muted")
+                ),
             )
             for each in candidates
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from chat_driver import Open
 
 from kvchat.tui.attachments import MAX_BYTES, AttachmentError, attached_name, read_attachment
+from kvchat.tui.completion import path_candidates
 from kvchat.tui.widgets.composer import Chip
 
 
@@ -97,6 +99,21 @@ def test_what_is_no_text_is_refused_in_one_line(tmp_path: Path, content: bytes |
     with pytest.raises(AttachmentError, match=problem) as refused:
         read_attachment(path)
     assert str(path) in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_the_home_of_nobody_has_no_files() -> None:
+    assert path_candidates("see @~nobody-of-that-name/") == []
+
+
+async def test_a_file_whose_name_is_not_utf_8_is_attached_under_a_readable_one(open_chat: Open, folder: Path) -> None:
+    Path(os.fsdecode(b"wrong\xff.txt")).write_text("its text")
+    async with open_chat() as chat:
+        await chat.type("@wrong")
+        await chat.shows("wrong\ufffd.txt")
+        await chat.press("tab", "enter")
+        await chat.until(lambda: chat.client.requests)
+        [request] = chat.client.requests.values()
+        assert "its text" in request.messages[-1].text
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
