@@ -96,11 +96,12 @@ class ChatScreen(MessageScreen, SideScreen):
         if change == "trouble" and tab.trouble:
             self.complain(tab.trouble)
         if change == "refused":
-            self.complain(f"not sent: {tab.refusal}")
+            self.complain(f"not sent: {self._guard.reason(tab)}")
         if change == "ended":
             tell_of_ended(self, tab, self._attention)
             if metrics := tab.messages[-1].metrics:
                 self._monitor.replied(metrics)
+                self._guard.replied(tab, metrics)
         if change in ("ended", "refused"):
             self._ask_about_context()
         self._refresh_around()
@@ -108,6 +109,7 @@ class ChatScreen(MessageScreen, SideScreen):
     def engine_changed(self, engine: EngineState, advice: str) -> None:
         """The engine has another state; `advice` is for the banner, empty when all is well."""
         self._monitor.engine_changed(engine)
+        self._guard.engine_changed(engine)
         self._banner.show(advice)
         self._status.show(engine)
         self._refresh_around()
@@ -204,7 +206,7 @@ class ChatScreen(MessageScreen, SideScreen):
         try:
             await slash.run(self, text)
         except (slash.CommandError, StoreError) as problem:
-            self.complain(str(problem))
+            self.complain(str(problem), timeout_s=5)  # the line is in the composer again: it is soon put right
             return False
         return True
 

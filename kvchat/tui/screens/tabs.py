@@ -218,6 +218,6 @@ class TabScreen(Screen[None]):
         except StoreError as error:
             self.complain(str(error))
 
-    def complain(self, problem: str) -> None:
+    def complain(self, problem: str, timeout_s: float = 10) -> None:
         """Show what went wrong."""
-        self.notify(printable(problem), severity="error", timeout=10, markup=False)
+        self.notify(printable(problem), severity="error", timeout=timeout_s, markup=False)

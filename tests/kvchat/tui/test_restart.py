@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from chat_driver import Open
+from full_disk import no_space
 from scripted_client import ScriptedClient
 
 from kvchat.config import Config, ConfigError, UiConfig
@@ -75,6 +76,17 @@ async def test_a_second_window_starts_fresh_and_says_so(tmp_path: Path, store: S
                 await second.until(lambda: not second.app.is_running)
         assert [tab.conversation_id for tab in store.open_tabs()] == [first.tab.id]
     assert len(store.conversations()) == 1
+
+
+async def test_leaving_with_a_full_disk_is_asked_for_twice(open_chat: Open, store: Store) -> None:
+    async with open_chat() as chat:
+        await chat.type("a draft")
+        with no_space():
+            await chat.press("ctrl+q")
+            await chat.shows("Not everything is saved")
+            assert chat.app.return_code is None
+            await chat.press("ctrl+q")
+            await chat.until(lambda: chat.app.return_code == 1)
 
 
 async def test_an_unknown_theme_is_refused(store: Store) -> None:
