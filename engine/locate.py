@@ -41,8 +41,8 @@ def model_folder(name_or_path: str | Path) -> Path:
     Raises ModelError when there is no such folder, naming what is installed.
     """
     name = str(name_or_path)
-    path = Path(name).expanduser()
-    if (path / "config.json").is_file():
+    path = Path(os.path.expanduser(name))
+    if os.path.isfile(path / "config.json"):
         return path
     if isinstance(name_or_path, Path) or path.is_absolute() or name.startswith((".", "~")):
         what = "has no config.json, so it is no model folder" if path.is_dir() else "does not exist"

@@ -68,7 +68,12 @@ class Branch:
 
     @property
     def token_count(self) -> int:
-        return sum(len(self._token_ids(message)) for message in self.messages)
+        return sum(map(len, self.token_ids))
+
+    @property
+    def token_ids(self) -> list[tuple[int, ...]]:
+        """Those of each message; none of one that the model did not read."""
+        return [self._token_ids(message) for message in self.messages]
 
     @property
     def can_resume(self) -> bool:

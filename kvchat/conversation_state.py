@@ -19,7 +19,9 @@ class ConversationState:
         self.queued: list[str] = []
         """Messages written while a reply runs; the next one is sent when it ends."""
         self.draft = ""
-        """What stands in the composer."""
+        """What stands in the composer, or goes back there after an edit."""
+        self.edited = ""
+        """What is to be sent in place of a message; empty while it is the message itself."""
         self.visible = False
         """Whether the user looks at it: its requests go first."""
         self.unread = False
@@ -87,6 +89,11 @@ class ConversationState:
         return self.reply.context_tokens if self.reply and self.reply.prompt_tokens else self._branch.token_count
 
     @property
+    def token_ids(self) -> list[tuple[int, ...]]:
+        """Those of each message; none of one that the model did not read."""
+        return self._branch.token_ids
+
+    @property
     def metrics(self) -> Metrics | None:
         """Of the running reply, else of the last one."""
         if self.reply:
@@ -117,4 +124,4 @@ class ConversationState:
     @property
     def unsent(self) -> str:
         """All that was written and not sent."""
-        return "\n\n".join([*self.queued, *filter(None, [self.draft])])
+        return "\n\n".join([*self.queued, *filter(None, [self.edited, self.draft])])

@@ -80,11 +80,11 @@ def pull(model: str | Path, on_progress: OnProgress = silent, *, into: Path | No
 
 
 def _resolve(model: str | Path) -> _Source:
-    text, path = str(model), Path(model).expanduser()
+    text, path = str(model), Path(os.path.expanduser(model))
     known = known_model(text)
     if known is not None:
         return _known(known)
-    if path.exists():
+    if os.path.exists(path):
         path = path.resolve()
         fill = partial(copy_folder, path) if path.is_dir() else partial(_from_gguf, path)
         return _Source(re.sub(r"^\.+|\.gguf$", "", path.name, flags=re.IGNORECASE), fill, path=path)

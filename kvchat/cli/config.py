@@ -66,7 +66,7 @@ def _problems(config: Config, path: Path) -> Iterator[ConfigError]:
 
     file = TomlFile(path)
     mine, bad_themes = user_themes()
-    yield from bad_themes
+    yield from bad_themes.values()
     themes = sorted({theme.name for theme in [*shipped_themes(), *mine]})
     if config.ui.theme not in (*themes, *BUILTIN_THEMES):
         problem = f"unknown theme '{config.ui.theme}': kvchat has {', '.join(themes)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kvchat.cli.options import Options, kv_dtype_option, not_empty, pass_options
+from kvchat.cli.options import Options, kv_dtype_option, model_option, pass_options
 
 if TYPE_CHECKING:
     from kvchat.bench.memory_plan import Need
@@ -20,7 +20,7 @@ MOST = 1_000_000_000
 
 
 @click.command("plan")
-@click.option("--model", metavar="NAME", callback=not_empty, help="An installed model, or the path of a model folder.")
+@model_option
 @click.option(
     "--context", metavar="N", type=click.IntRange(1, MOST), help="Tokens of each conversation: the model's most."
 )

@@ -17,7 +17,7 @@ from kvchat import paths
 from kvchat.store import deletion
 from kvchat.store.copies import ConversationCopy, add_copy, copy_of, fork_of
 from kvchat.store.database import Database
-from kvchat.store.errors import UNWRITABLE, StoreError
+from kvchat.store.errors import StoreError, unwritable
 from kvchat.store.instance import Instance, opening
 from kvchat.store.records import (
     CONVERSATION_COLUMNS,
@@ -67,7 +67,7 @@ class Store:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             locks.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"{path.parent}: {UNWRITABLE}") from error
+            raise unwritable(error, path.parent) from error
         with opening(locks):
             database = Database(path)
             store = cls(database, Instance(locks))
@@ -126,7 +126,7 @@ class Store:
             f"SELECT {CONVERSATION_COLUMNS} FROM conversations c WHERE c.id = ?", conversation_id
         )
         if not rows:
-            raise _no_conversation(conversation_id)
+            raise _no_conversation()
         return conversation_from(rows[0])
 
     def conversations(self, include_archived: bool = False) -> list[Conversation]:
@@ -185,7 +185,7 @@ class Store:
         )
         with self._database.transaction() as connection:
             if changes and not _update(connection, "conversations", conversation_id, changes):
-                raise _no_conversation(conversation_id)
+                raise _no_conversation()
             if tags is not UNSET:
                 connection.execute("DELETE FROM tags WHERE conversation_id = ?", (conversation_id,))
                 connection.executemany("INSERT INTO tags VALUES (?, ?)", [(conversation_id, tag) for tag in set(tags)])
@@ -392,8 +392,8 @@ def _given(**changes: object) -> dict[str, object]:
     return {name: value for name, value in changes.items() if value is not UNSET}
 
 
-def _no_conversation(conversation_id: str) -> StoreError:
-    return StoreError(f"no conversation {conversation_id}: was it deleted elsewhere?")
+def _no_conversation() -> StoreError:
+    return StoreError("this conversation is not in the history any more: was it deleted elsewhere?")
 
 
 def _no_message(message_id: int) -> StoreError:

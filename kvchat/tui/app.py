@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from textual import work
@@ -21,7 +23,7 @@ from textual.screen import Screen
 from engine.api import EngineState, EngineStats, Event
 from engine.client import EngineClient
 from kvchat import paths
-from kvchat.config import Config, ConfigError
+from kvchat.config import Config, ConfigError, UiConfig
 from kvchat.conversation import Change, ConversationController
 from kvchat.personas import Personas
 from kvchat.store import Store, StoreError
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 ENDING_S = 5
 """How long a program that was told to end may take after everything is saved."""
+WARNING_S = 10
+"""How long it is said that leaving loses something, and leaving all the same is possible."""
 
 
 class EngineEvents(Message):
@@ -78,10 +82,11 @@ class KvChatApp(App[None]):
         an unknown theme or persona, StoreError when the history cannot be read."""
         super().__init__()
         self._themes = ThemeWatch(self)
-        if config.ui.theme not in self.available_themes:
-            known = ", ".join([*self._themes.own, *map(str, self._themes.problems)])
-            raise ConfigError(f"key 'ui.theme': unknown theme '{config.ui.theme}': kvchat has {known}")
-        self.theme = config.ui.theme
+        theme = UiConfig().theme if config.ui.theme in self._themes.faulty else config.ui.theme
+        if theme not in self.available_themes:
+            known = ", ".join(self._themes.own)
+            raise ConfigError(f"key 'ui.theme': unknown theme '{theme}': kvchat has {known}")
+        self.theme = theme
         self.keymap = config.keys
         self.set_keymap(config.keys)
         self._settings_file = settings_file or paths.config_file()
@@ -95,6 +100,8 @@ class KvChatApp(App[None]):
         """What the banner says."""
         self._asking = False
         """The question whether to quit is on the screen."""
+        self._warned_at = -math.inf
+        """When the user was told last that not everything is saved, on the monotonic clock."""
 
     def get_default_screen(self) -> Screen[None]:
         return self.chat
@@ -167,7 +174,7 @@ class KvChatApp(App[None]):
                 self._can_restart, self._advice = True, ""
                 gc.freeze()  # what a start leaves would be looked through in every full collection, 0.1 s each
                 if engine.model and engine.model.kv_warning:
-                    self.notify(engine.model.kv_warning, title="Replies lose quality", severity="warning", markup=False)
+                    self.notify(engine.model.kv_warning, title="The KV cache", severity="warning", markup=False)
             case "failed":
                 self._advice = f"No engine: {engine.detail} · {self.key_of('restart_engine')} tries again"
             case "died" if self._can_restart:
@@ -220,7 +227,7 @@ class KvChatApp(App[None]):
             self._complain_about_themes()
 
     def _complain_about_themes(self) -> None:
-        for problem in self._themes.problems:
+        for problem in self._themes.problems.values():
             self.notify(str(problem), title="A theme cannot be used", severity="warning", markup=False)
 
     def action_change_theme(self) -> None:
@@ -279,13 +286,19 @@ class KvChatApp(App[None]):
 
     def _end(self, ending: signal.Signals) -> None:
         """Leave because the system says so, and ask nothing."""
-        self._leave(128 + ending)
+        self._leave(128 + ending, ask=False)
         signal.alarm(ENDING_S)  # a terminal that was closed can block Textual's output forever
 
-    def _leave(self, return_code: int = 0) -> None:
+    def _leave(self, return_code: int = 0, ask: bool = True) -> None:
+        """Save everything and exit. What cannot be saved is told first; who then wants to leave at once, leaves."""
         try:
             self.workspace.close_all()
         except StoreError as error:
-            self.exit(return_code=1, message=str(error))
+            if ask and monotonic() - self._warned_at > WARNING_S:
+                self._warned_at = monotonic()
+                problem = f"Not everything is saved: {error} · {self.key_of('quit')} again leaves without it"
+                self.notify(problem, severity="error", timeout=WARNING_S)
+            else:
+                self.exit(return_code=1, message=str(error))
         else:
             self.exit(return_code=return_code)

@@ -38,7 +38,9 @@ def path_candidates(before: str) -> list[Candidate]:
         return []
     folder, name = os.path.split(match[1])
     try:
-        entries = sorted(os.scandir(Path(folder).expanduser()), key=lambda entry: (not entry.is_dir(), entry.name))
+        entries = sorted(
+            os.scandir(os.path.expanduser(folder) or "."), key=lambda entry: (not entry.is_dir(), entry.name)
+        )
     except OSError:
         return []  # not a folder: what was typed is a word like any other
     found = []
@@ -52,7 +54,7 @@ def path_candidates(before: str) -> list[Candidate]:
             found.append(Candidate(entry.name + "/", "folder", text, len(match[0])))
         elif entry.is_file():
             about = size(entry.stat().st_size)
-            found.append(Candidate(entry.name, about, "", len(match[0]), path=Path(folder, entry.name).expanduser()))
+            found.append(Candidate(entry.name, about, "", len(match[0]), path=Path(entry.path)))
     return found[:MAX_PATHS]
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.api import EngineState, Metrics
+from kvchat.conversation import ConversationController
 from kvchat.tui import slash
 from kvchat.tui.context import WARN_ABOVE, newest_turns, summary_request
 from kvchat.tui.estimate import estimated_tokens, sending_cost
 from kvchat.tui.format import count, percent
 from kvchat.tui.monitor import Monitor
+from kvchat.tui.read_prefixes import ReadPrefixes
 
 if TYPE_CHECKING:
     from kvchat.tui.screens.chat import ChatScreen
@@ -20,6 +23,16 @@ class ContextGuard:
         self._chat, self._monitor = chat, monitor
         self._warned: set[str] = set()
         """Conversations whose user was told that the context is nearly full."""
+        self._read = ReadPrefixes()
+
+    def engine_changed(self, engine: EngineState) -> None:
+        if engine.state != "ready":
+            self._read.clear()
+
+    def replied(self, tab: ConversationController, metrics: Metrics) -> None:
+        """A reply ended; the engine read all before it if there was a first token."""
+        if metrics.ttft_s is not None:
+            self._read.add(tab.token_ids)
 
     def forecast(self, pane: ChatPane) -> None:
         """Say what sending the draft of the tab that is shown will cost, and warn once when little is left."""
@@ -29,10 +42,13 @@ class ContextGuard:
         filled = tab.context_tokens / limit
         parts = [f"context {percent(filled)}"] if tab.context_tokens else []
         text = pane.composer.text
+        fits = True
         if text and not slash.is_command(text):
-            new = estimated_tokens(text if tab.messages else tab.conversation.system_prompt + text)
-            parts.insert(0, sending_cost(new, tab.context_tokens, self._monitor.prefill_tokens_per_s))
-        pane.composer.forecast(" · ".join(parts), filled > WARN_ABOVE)
+            new, cached = self._tokens(pane, text)
+            if not (fits := new + cached <= limit):
+                parts = [f"too long: context {percent((new + cached) / limit)}"]
+            parts.insert(0, sending_cost(new, cached, self._monitor.prefill_tokens_per_s))
+        pane.composer.forecast(" · ".join(parts), filled > WARN_ABOVE or not fits)
         if filled <= WARN_ABOVE:
             self._warned.discard(tab.id)
         elif tab.id not in self._warned:
@@ -40,13 +56,37 @@ class ContextGuard:
             left = count(max(0, limit - tab.context_tokens))
             self._chat.notify(f"Context {percent(filled)} full: {left} tokens left", severity="warning")
 
+    def _tokens(self, pane: ChatPane, text: str) -> tuple[int, int]:
+        """About how many tokens the engine has to read for a text that is sent, and how many it has read before."""
+        tab, preceding = pane.controller, pane.preceding
+        if tab.reply and preceding == len(tab.messages):
+            return estimated_tokens(text), tab.context_tokens
+        known = tab.token_ids[:preceding]
+        cached = self._read.tokens(known)
+        unknown = [each.text for each, token_ids in zip(tab.messages, known, strict=False) if not token_ids]
+        if not any(known[:1]):
+            unknown.insert(0, tab.conversation.system_prompt)
+        return estimated_tokens("".join([*unknown, text])) + sum(map(len, known)) - cached, cached
+
+    def reason(self, tab: ConversationController) -> str:
+        """Why the message that came back from the engine was not sent."""
+        if not self._never_fits(tab):
+            return tab.refusal
+        tokens, limit = count(estimated_tokens(tab.draft)), count(self._monitor.context_length)
+        return f"the message alone has about {tokens} tokens, and the context holds {limit}: shorten it"
+
+    def _never_fits(self, tab: ConversationController) -> bool:
+        """Whether a message that was refused would be too long in a conversation of its own, too."""
+        alone = estimated_tokens(tab.conversation.system_prompt + tab.draft)
+        return bool(tab.refusal) and tab.context_full and alone > self._monitor.context_length
+
     async def ask_when_full(self) -> None:
         """Let the user choose how to go on when the context of the tab that is shown is full. Raises StoreError."""
         from kvchat.tui.screens.context_full import ContextFullScreen
 
         chat, limit = self._chat, self._monitor.context_length
         tab = chat.workspace.active
-        if not tab.context_full or not tab.messages:
+        if not tab.context_full or not tab.messages or self._never_fits(tab):
             return
         tab.context_full = False
         choice = await chat.app.push_screen_wait(ContextFullScreen())
@@ -56,7 +96,7 @@ class ContextGuard:
         new = chat.workspace.open_continuation(tab, kept)
         new.draft, tab.draft = tab.draft, ""
         await chat.show_tab(new)
-        await chat.pane_of(tab).composer.clear()
+        await chat.pane_of(tab).show_draft("")
         if choice == "summarise":
             new.send(summary_request(tab.messages, limit))
         else:

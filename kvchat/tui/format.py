@@ -9,6 +9,8 @@ _CONTROLS |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 _CONTROLS[ord("\r")] = None
 # What reorders the line it stands in, and with it what others wrote there. Right-to-left text does without.
 _CONTROLS |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)
+# Bytes of a file's name that are not UTF-8; nothing can encode them.
+_CONTROLS |= dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
 _REMOVED = dict.fromkeys(_CONTROLS)
 
 NOTHING = "–"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,14 +66,29 @@ def written(text: str) -> str:
     return f"/{text}" if text.startswith("/") else text
 
 
+def takes_pastes(text: str) -> bool:
+    """Whether a command as it was typed still wants the argument that it takes."""
+    name, argument = _parts(text)
+    command = _named(name)
+    return bool(command and command.argument and not argument)
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """The name and the argument of a command."""
+    name, *argument = text[1:].split(maxsplit=1) if text[1:2].strip() else ["", text[1:]]
+    return name, "".join(argument).strip()
+
+
+def _named(name: str) -> SlashCommand | None:
+    return next((each for each in COMMANDS if each.name == name), None)
+
+
 async def run(chat: ChatScreen, text: str) -> None:
     """Obey a command. Raises CommandError, StoreError."""
-    name, _, argument = text[1:].partition(" ")
-    name, argument = name.strip(), argument.strip()
-    command = next((each for each in COMMANDS if each.name == name), None)
+    name, argument = _parts(text)
+    command = _named(name)
     if command is None:
-        first = name.split(maxsplit=1)[0] if name else ""
-        raise CommandError(f"unknown command /{first}: /help lists all; a message begins with two slashes: //{first}")
+        raise CommandError(f"unknown command /{name}: /help lists all; a message begins with two slashes: //{name}")
     if argument and not command.argument:
         raise CommandError(f"/{name} takes nothing after it")
     if command.argument and not argument:
@@ -122,7 +139,11 @@ def _change_sampling(chat: ChatScreen, key: str, value: str) -> None:
     except InvalidRequest as error:
         raise CommandError(str(error)) from error
     except msgspec.ValidationError as error:
-        raise CommandError(f"{key} cannot be '{value}': {error}") from error
+        expected = re.search(r"Expected `(\w+)", str(error))
+        kind = {"int": "a whole number", "float": "a number", "bool": "true or false"}[
+            expected[1] if expected else "float"
+        ]
+        raise CommandError(f"{key} must be {kind}, not '{value}'") from error
     tab.set_sampling(sampling)
     chat.notify(f"{key} is {getattr(sampling, key)} in this tab, from the next reply on", timeout=3, markup=False)
 
@@ -145,7 +166,7 @@ async def _title(chat: ChatScreen, title: str) -> None:
 
 async def _attach(chat: ChatScreen, path: str) -> None:
     try:
-        text = read_attachment(Path(path).expanduser())
+        text = read_attachment(Path(os.path.expanduser(path)))
     except AttachmentError as error:
         raise CommandError(str(error)) from error
     await chat.active_pane.composer.add_chip(text)
@@ -204,7 +225,7 @@ async def _reopen(chat: ChatScreen, _: str) -> None:
 async def _stop(chat: ChatScreen, _: str) -> None:
     if not chat.workspace.active.reply:
         raise CommandError("no reply is running here")
-    chat.action_stop()
+    chat.workspace.active.stop()
 
 
 async def _new(chat: ChatScreen, _: str) -> None:

@@ -21,9 +21,14 @@ class ThemeWatch:
         self._seen = _snapshot()
         self.own: list[str] = []
         """The names of the shipped themes and of the user's."""
-        self.problems: list[ConfigError] = []
+        self.problems: dict[Path, ConfigError] = {}
         """What is wrong with files of the user's."""
         self._register()
+
+    @property
+    def faulty(self) -> set[str]:
+        """The themes that cannot be had because their files are not right, by the names of these."""
+        return {file.stem for file in self.problems} - self._app.available_themes.keys()
 
     def reread(self) -> bool:
         """Read the user's themes if their files changed, and show the current one anew; whether they had changed."""
@@ -48,7 +53,8 @@ def _snapshot() -> list[tuple[Path, int, int]]:
     for file in user_theme_files():
         try:
             status = file.stat()
-        except FileNotFoundError:  # between the look at the folder and the one at the file
-            continue
-        found.append((file, status.st_mtime_ns, status.st_size))
+        except OSError:  # gone since the look at the folder, or a link to nowhere, which reading the themes reports
+            found.append((file, 0, 0))
+        else:
+            found.append((file, status.st_mtime_ns, status.st_size))
     return found

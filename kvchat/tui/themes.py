@@ -41,14 +41,14 @@ def shipped_themes() -> list[Theme]:
     return load_themes(resources.files("themes").iterdir())
 
 
-def user_themes() -> tuple[list[Theme], list[ConfigError]]:
-    """The themes in the user's folder, and what is wrong with those that cannot be used."""
-    themes, problems = [], []
+def user_themes() -> tuple[list[Theme], dict[Path, ConfigError]]:
+    """The themes in the user's folder, and what is wrong with the files that cannot be used."""
+    themes, problems = [], {}
     for file in user_theme_files():
         try:
             themes.append(load_theme(file))
         except ConfigError as problem:
-            problems.append(problem)
+            problems[file] = problem
     return themes, problems
 
 

@@ -17,7 +17,7 @@ from terminal import Terminal
 
 from kvchat import paths
 
-ENTER, ALT_ENTER, CTRL_Q, CTRL_T, F5 = "\r", "\x1b\r", "\x11", "\x14", "\x1b[15~"
+ENTER, ALT_ENTER, CTRL_G, CTRL_Q, CTRL_T, F5 = "\r", "\x1b\r", "\x07", "\x11", "\x14", "\x1b[15~"
 CTRL_PAGE_UP = "\x1b[5;5~"
 StartChat = Callable[..., Terminal]
 
@@ -78,6 +78,23 @@ def test_a_bug_is_one_line_and_its_traceback_is_in_the_log(monkeypatch: pytest.M
 def test_the_chat_fits_a_terminal_of_40_by_10(start_chat: StartChat, model_folder: Path) -> None:
     with start_chat("--model", str(model_folder), columns=40, lines=10) as chat:
         chat.wait_for("Write a message")
+        chat.send(CTRL_Q)
+        assert chat.wait_for_end() == 0
+
+
+@pytest.mark.model
+def test_the_chat_comes_back_from_an_editor_that_fails(
+    start_chat: StartChat, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VISUAL", "false")
+    with start_chat("--model", str(model_folder)) as chat:
+        chat.wait_for("Write a message")
+        chat.send("a draft")
+        chat.wait_for("a draft")
+        chat.send(CTRL_G)
+        chat.wait_for("the message is as it was")
+        chat.send(" goes on")
+        chat.wait_for("a draft goes on")
         chat.send(CTRL_Q)
         assert chat.wait_for_end() == 0
 

@@ -9,12 +9,13 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import randrange
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from kvchat.cli.options import Options, not_empty, pass_options
+from kvchat.cli.options import Options, model_option, pass_options
 from kvchat.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -34,13 +35,21 @@ def _in_a_folder(_: click.Context, __: click.Parameter, path: Path | None) -> Pa
     return path
 
 
+def _drawn(_: click.Context, __: click.Parameter, seed: int | None) -> int:
+    return randrange(1 << 31) if seed is None else seed
+
+
 def setup_options(command: Callable[..., Any]) -> Any:
     """What is measured: --quick, --model, --seed."""
     for option in (
-        click.option("--seed", metavar="N", type=click.IntRange(0, MAX_SEED), default=0, help="Of what is drawn: 0."),
         click.option(
-            "--model", metavar="NAME", callback=not_empty, help="An installed model, or the path of a model folder."
+            "--seed",
+            metavar="N",
+            type=click.IntRange(0, MAX_SEED),
+            callback=_drawn,
+            help="Of what is drawn; else a new one, which is printed.",
         ),
+        model_option,
         click.option("--quick", is_flag=True, help="Fewer and shorter measurements."),
     ):
         command = option(command)

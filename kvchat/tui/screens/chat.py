@@ -96,11 +96,12 @@ class ChatScreen(MessageScreen, SideScreen):
         if change == "trouble" and tab.trouble:
             self.complain(tab.trouble)
         if change == "refused":
-            self.complain(f"not sent: {tab.refusal}")
+            self.complain(f"not sent: {self._guard.reason(tab)}")
         if change == "ended":
             tell_of_ended(self, tab, self._attention)
             if metrics := tab.messages[-1].metrics:
                 self._monitor.replied(metrics)
+                self._guard.replied(tab, metrics)
         if change in ("ended", "refused"):
             self._ask_about_context()
         self._refresh_around()
@@ -108,6 +109,7 @@ class ChatScreen(MessageScreen, SideScreen):
     def engine_changed(self, engine: EngineState, advice: str) -> None:
         """The engine has another state; `advice` is for the banner, empty when all is well."""
         self._monitor.engine_changed(engine)
+        self._guard.engine_changed(engine)
         self._banner.show(advice)
         self._status.show(engine)
         self._refresh_around()
@@ -204,7 +206,7 @@ class ChatScreen(MessageScreen, SideScreen):
         try:
             await slash.run(self, text)
         except (slash.CommandError, StoreError) as problem:
-            self.complain(str(problem))
+            self.complain(str(problem), timeout_s=5)  # the line is in the composer again: it is soon put right
             return False
         return True
 
@@ -222,17 +224,21 @@ class ChatScreen(MessageScreen, SideScreen):
         )
 
     async def action_edit_outside(self) -> None:
-        composer = self.active_pane.composer
+        editor = self.active_pane.composer.editor
+        text, problem = editor.text, ""
         try:
             with self.app.suspend():
-                text = edit(composer.editor.text)
+                try:
+                    text = edit(text)
+                except EditorError as error:  # out of suspend() it would leave the terminal to nobody
+                    problem = str(error)
         except SuspendNotSupported:
-            self.complain("this terminal cannot be left to another program")
-        except EditorError as error:
-            self.complain(str(error))
-        else:
-            composer.editor.load_text(text)
-            composer.editor.move_cursor(composer.editor.document.end)
+            problem = "this terminal cannot be left to another program"
+        if problem:
+            self.complain(problem)
+        elif text != editor.text:
+            editor.replace(text, editor.document.start, editor.document.end, maintain_selection_offset=False)
+            editor.move_cursor(editor.document.end)
 
     def action_stop(self) -> None:
         if not (self.active_pane.composer.close_completions() or self.action_leave()):

@@ -20,9 +20,11 @@ class ConfirmScreen(ModalScreen[bool]):
         Binding("right,down", "app.focus_next", show=False),
     ]
 
-    def __init__(self, question: str, yes: str, no: str = "Cancel") -> None:
+    def __init__(self, question: str, yes: str, no: str = "Cancel", loses: bool = False) -> None:
+        """`loses`: yes throws away what nothing brings back, so that Enter alone says no."""
         super().__init__()
         self._question, self._yes, self._no = question, yes, no
+        self._preselected = "#no" if loses else "#yes"
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -30,6 +32,9 @@ class ConfirmScreen(ModalScreen[bool]):
             with Horizontal(classes="buttons"):
                 yield Button(self._yes, id="yes", variant="primary", compact=True)
                 yield Button(self._no, id="no", compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one(self._preselected).focus()
 
     @on(Button.Pressed)
     def _pressed(self, event: Button.Pressed) -> None:

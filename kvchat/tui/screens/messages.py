@@ -94,12 +94,12 @@ class MessageScreen(TabScreen):
         target = self.target
         with self.complaining():
             self.workspace.active.regenerate(target.id if target else None)
-        self.active_pane.leave()
+        self.active_pane.leave_message()
 
     async def action_continue_reply(self) -> None:
         with self.complaining():
             self.workspace.active.continue_reply()
-        self.active_pane.leave()
+        self.active_pane.leave_message()
 
     def action_step_branch(self, step: int) -> None:
         """Show a message beside the marked one; without a cursor, where the branches part last."""

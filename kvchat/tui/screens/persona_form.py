@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
-from textual.widgets import Button, Checkbox, Static, TextArea
+from textual.widgets import Button, Checkbox, Input, Static, TextArea
 
 from engine.api import SamplingParams
 from engine.errors import InvalidRequest
@@ -29,7 +29,7 @@ class PersonaForm(ModalScreen[Persona | None]):
     stays on the screen. Dismissed with the saved persona or None."""
 
     BINDINGS = [
-        Binding("escape", "dismiss(None)", "Cancel", show=False),
+        Binding("escape", "cancel", "Cancel", show=False),
         Binding("ctrl+s", "save", "Save", show=False, priority=True),
     ]
 
@@ -47,6 +47,8 @@ class PersonaForm(ModalScreen[Persona | None]):
         self._pin = Checkbox("Keep its prompt in the KV cache, so that it is never computed again", persona.pin)
         self._sampling = SamplingFields(PARAMETERS, persona.sampling, defaults)
         self._problem = Static(classes="problem", markup=False)
+        self._stored: list[object] = []
+        """What stood in the form at first."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="persona-form"):
@@ -66,6 +68,7 @@ class PersonaForm(ModalScreen[Persona | None]):
 
     def on_mount(self) -> None:
         self._show_size()
+        self._stored = self._written
 
     @on(TextArea.Changed)
     def _show_size(self) -> None:
@@ -76,7 +79,20 @@ class PersonaForm(ModalScreen[Persona | None]):
         if event.button.id == "save":
             self.action_save()
         else:
+            self.action_cancel()
+
+    @work
+    async def action_cancel(self) -> None:
+        """Leave, and ask before what was written is lost."""
+        from kvchat.tui.screens.confirm import ConfirmScreen
+
+        question = ConfirmScreen("Leave without saving what you changed?", "Leave", "Go on", loses=True)
+        if self._written == self._stored or await self.app.push_screen_wait(question):
             self.dismiss(None)
+
+    @property
+    def _written(self) -> list[object]:
+        return [*(each.value for each in self.query(Input)), self._prompt.text, self._pin.value]
 
     def action_save(self) -> None:
         """Store it, or say what is wrong."""

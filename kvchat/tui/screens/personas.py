@@ -100,7 +100,8 @@ class PersonaScreen(ModalScreen[Persona | None]):
     async def action_delete(self) -> None:
         name = self._highlighted.name
         title = printable(self._highlighted.title or name)
-        if not await self.app.push_screen_wait(ConfirmScreen(f"Delete the persona {title}?", "Delete")):
+        question = ConfirmScreen(f"Delete the persona {title}?", "Delete", loses=True)
+        if not await self.app.push_screen_wait(question):
             return
         with self._complaining():
             rest = without_persona(self._personas, name)

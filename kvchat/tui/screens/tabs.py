@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -149,14 +150,14 @@ class TabScreen(Screen[None]):
             chosen = await self.app.push_screen_wait(ExportScreen(tab.title))
             path = chosen or ""
         if path:
-            await self._export(tab, Path(path).expanduser())
+            await self._export(tab, Path(os.path.expanduser(path)))
 
     async def _export(self, tab: ConversationController, file: Path) -> None:
         from kvchat.exchange import ExchangeError, format_of, render, save
 
         try:
             format = format_of(file)
-            if file.exists() and not await self.confirm(f"Replace {printable(str(file))}?", "Replace"):
+            if os.path.exists(file) and not await self.confirm(f"Replace {printable(str(file))}?", "Replace"):
                 return
             save(file, render([self.workspace.copy_of(tab)], format))
         except (ExchangeError, StoreError) as error:
@@ -217,6 +218,6 @@ class TabScreen(Screen[None]):
         except StoreError as error:
             self.complain(str(error))
 
-    def complain(self, problem: str) -> None:
+    def complain(self, problem: str, timeout_s: float = 10) -> None:
         """Show what went wrong."""
-        self.notify(printable(problem), severity="error", timeout=10, markup=False)
+        self.notify(printable(problem), severity="error", timeout=timeout_s, markup=False)

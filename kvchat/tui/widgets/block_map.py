@@ -146,7 +146,7 @@ class BlockMap(Widget, can_focus=True):
 
     def _owner_name(self, code: int) -> str:
         if code < BLOCK_OWNED:
-            return {BLOCK_FREE: "free", BLOCK_CACHED: "cached, of no running reply", BLOCK_SHARED: "shared"}[code]
+            return {BLOCK_FREE: "free", BLOCK_CACHED: "cached", BLOCK_SHARED: "shared"}[code]
         owner = code - BLOCK_OWNED
         return self._owners[owner][1] if owner < len(self._owners) else "another conversation"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, cast
 
 from textual import on
 from textual.app import ComposeResult
@@ -14,12 +15,15 @@ from textual.widgets import Static
 from kvchat.conversation import Change, ConversationController
 from kvchat.personas import Persona
 from kvchat.store import StoredMessage, StoreError
-from kvchat.tui.slash import is_command, message_of, written
+from kvchat.tui.slash import is_command, message_of, takes_pastes, written
 from kvchat.tui.widgets.completions import Complete
-from kvchat.tui.widgets.composer import Composer
+from kvchat.tui.widgets.composer import SEPARATOR, Composer, joined
 from kvchat.tui.widgets.message_bar import MessageBar
 from kvchat.tui.widgets.transcript import Transcript
 from kvchat.tui.widgets.welcome import Welcome
+
+if TYPE_CHECKING:
+    from kvchat.tui.app import KvChatApp
 
 DRAFT_DELAY_S = 0.5
 
@@ -28,8 +32,11 @@ class MoreBelow(Static):
     """Says that the end is out of view; a click goes there."""
 
     def __init__(self) -> None:
-        super().__init__("▼ more below · Ctrl+End", markup=False)
+        super().__init__(markup=False)
         self.display = False
+
+    def on_mount(self) -> None:
+        self.update(f"▼ more below · {cast('KvChatApp', self.app).key_of('to_the_end')}")
 
 
 class ChatPane(Vertical):
@@ -52,8 +59,10 @@ class ChatPane(Vertical):
         self._more_below = MoreBelow()
         self.bar = MessageBar()
         self._marked_index = 0
-        self._edited: tuple[int, str] | None = None
-        """The message that is being changed, and the draft that stood in the composer before."""
+        self._edited: StoredMessage | None = None
+        """The message that is being changed; the draft waits in the controller."""
+        self._sent = ("", "")
+        """The last message, and the draft that it was made of."""
         self._draft_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
@@ -65,6 +74,12 @@ class ChatPane(Vertical):
 
     def on_mount(self) -> None:
         self._show_welcome()
+
+    @property
+    def preceding(self) -> int:
+        """How many messages go before what is written."""
+        ids = [message.id for message in self.controller.messages]
+        return ids.index(self._edited.id) if self._edited and self._edited.id in ids else len(ids)
 
     def focus_composer(self) -> None:
         self.screen.set_focus(self.composer.editor)
@@ -80,26 +95,41 @@ class ChatPane(Vertical):
         """Give up an edit, else take the cursor away; whether there was one."""
         if self._edited:
             self.call_later(self._end_edit)
+            self.focus_composer()
         elif self.transcript.marked is not None:
-            self.call_later(self._unmark)
+            self.leave_message()
         else:
             return False
-        self.focus_composer()
         return True
+
+    def leave_message(self) -> None:
+        """Take the cursor away from the messages."""
+        self.call_later(self._unmark)
+        self.focus_composer()
 
     async def edit(self, message: StoredMessage) -> None:
         """Put a message into the composer, to be sent again in its place."""
         await self._unmark()
-        await self._end_edit()
-        self._edited = message.id, self.composer.draft
-        self.composer.tell("Editing · Enter sends it as a branch · Esc leaves it as it was")
-        await self.composer.set_draft(written(message.text))
+        self._keep_draft()
+        if self._edited is None or self._edited.id != message.id:
+            self.controller.draft, self.controller.edited = joined(self.controller.edited, self.controller.draft), ""
+            self._edited = message
+            self.composer.tell("Editing · Enter sends it as a branch · Esc leaves it as it was")
+            await self.composer.set_draft(written(message.text))
         self.focus_composer()
 
     async def _end_edit(self) -> None:
         if self._edited:
-            (_, draft), self._edited = self._edited, None
+            self._edited, self.controller.edited = None, ""
+            self._save_soon()
             self.composer.tell("")
+            await self.composer.set_draft(self.controller.draft)
+
+    async def show_draft(self, draft: str) -> None:
+        """Put a draft into the composer, or wait with it for the end of an edit."""
+        self.controller.draft = draft
+        self._save_soon()
+        if self._edited is None:
             await self.composer.set_draft(draft)
 
     async def _unmark(self) -> None:
@@ -134,9 +164,11 @@ class ChatPane(Vertical):
                 if change != "reply":
                     self._keep_mark()
             case "draft":
-                self._edited = None
-                self.composer.tell("")
-                self.call_later(self.composer.set_draft, self.controller.draft)
+                message, draft = self._sent
+                if f"{self.controller.draft}\n\n".startswith(f"{message}\n\n"):  # refused: its chips come back, too
+                    rest = self.controller.draft.removeprefix(message).removeprefix("\n\n")
+                    self.controller.draft = joined(draft, rest)
+                self.call_later(self.show_draft, self.controller.draft)
 
     def _show_welcome(self) -> None:
         empty = not self.controller.messages
@@ -146,20 +178,25 @@ class ChatPane(Vertical):
     @on(Composer.Submitted)
     async def _send(self, event: Composer.Submitted) -> None:
         event.stop()
-        draft, self.controller.draft = self.controller.draft, ""
+        draft = self.composer.draft
         if is_command(event.text):
-            written = self.composer.draft
-            await self.composer.clear()  # before the command: it may close the tab
-            if not await self._run_command(event.text):
-                await self.composer.set_draft(written)
+            typed, *pasted = draft.split(SEPARATOR)
+            whole = takes_pastes(typed)
+            # Before the command, which may close the tab; what it does not take is for the next message.
+            await self.composer.set_draft(SEPARATOR.join(["", *([] if whole else pasted)]))
+            self._keep_draft()
+            if not await self._run_command(event.text if whole else typed):
+                await self.composer.set_draft(draft)
             return
+        self._sent = message_of(event.text), draft
         try:
             if self._edited:
-                self.controller.edit(self._edited[0], message_of(event.text))
+                self.controller.edit(self._edited.id, message_of(event.text))
             else:
+                self.controller.draft = ""  # before it is sent: what waits is saved with the draft
                 self.controller.send(message_of(event.text))
         except StoreError as error:
-            self.controller.draft = draft
+            self._keep_draft()
             self.notify(f"not sent: {error}", severity="error", markup=False)
             return
         await self._unmark()
@@ -170,19 +207,28 @@ class ChatPane(Vertical):
         self.transcript.to_end()
 
     @on(Composer.Changed)
-    def _keep_draft(self, event: Composer.Changed) -> None:
-        if self._edited or event.draft == self.controller.draft:
-            return
-        self.controller.draft = event.draft
-        if self._draft_timer:
-            self._draft_timer.stop()
-        self._draft_timer = self.set_timer(DRAFT_DELAY_S, self.controller.save_draft)
+    def _keep_draft(self) -> None:
+        before = self.controller.unsent
+        if self._edited is None:
+            self.controller.draft = self.composer.draft
+        else:
+            text = self.composer.text
+            self.controller.edited = text if text != written(self._edited.text) else ""
+        if self.controller.unsent != before:
+            self._save_soon()
+
+    def _save_soon(self) -> None:
+        if self._draft_timer is None:
+            self._draft_timer = self.set_timer(DRAFT_DELAY_S, self._save_draft)
+
+    def _save_draft(self) -> None:
+        self._draft_timer = None
+        self.controller.save_draft()
 
     @on(Composer.RecallWanted)
     async def _recall(self, event: Composer.RecallWanted) -> None:
         event.stop()
-        text = self.controller.unqueue() or self.controller.last_sent
-        if text:
+        if self._edited is None and (text := self.controller.unqueue() or self.controller.last_sent):
             await self.composer.set_draft(written(text))
 
     @on(Transcript.QueuedClicked)
@@ -191,9 +237,11 @@ class ChatPane(Vertical):
         await self.take_back(event.index)
 
     async def take_back(self, index: int) -> None:
-        """Put a message that waits into the composer, before what stands there."""
-        if text := self.controller.unqueue(index):
-            await self.composer.set_draft("\n\n".join(filter(None, [written(text), self.composer.draft])))
+        """Put a message that waits into the composer, before the draft."""
+        if self._edited:
+            self.notify("Send the edit first, or leave it with Esc", timeout=3)
+        elif text := self.controller.unqueue(index):
+            await self.composer.set_draft(joined(written(text), self.composer.draft))
 
     @on(Transcript.FollowChanged)
     def _show_more_below(self, event: Transcript.FollowChanged) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
+from rich.cells import cell_len, set_cell_size
 from textual import on
 from textual.content import Content
 from textual.message import Message
@@ -36,18 +38,22 @@ class Completions(OptionList):
         self._before = ""
         self._dismissed = ""
         """The text for which the user closed the list."""
+        self.moved = False
+        """The highlighted candidate is one that the user went to."""
 
     def refresh_for(self, before: str) -> None:
         """Offer what fits the text before the cursor."""
         if before == self._before:
             return
-        self._before = before
+        self._before, self.moved = before, False
         candidates = list(self._complete(before)) if before != self._dismissed else []
         self._candidates = candidates
-        width = max((len(each.label) for each in candidates), default=0) + 2
+        width = max((cell_len(printable(each.label)) for each in candidates), default=0) + 2
         self.set_options(
             Option(
-                Content.assemble(printable(each.label).ljust(width), (printable(each.about), "$foreground-muted")),
+                Content.assemble(
+                    set_cell_size(printable(each.label), width), (printable(each.about), "$foreground-muted")
+                ),
             )
             for each in candidates
         )
@@ -58,6 +64,21 @@ class Completions(OptionList):
     def candidate(self) -> Candidate | None:
         """The highlighted one, when the list is open."""
         return self._candidates[self.highlighted] if self.display and self.highlighted is not None else None
+
+    def move(self, way: Literal["up", "down"]) -> None:
+        """Highlight the one above or below."""
+        self.moved = True
+        if way == "up":
+            self.action_cursor_up()
+        else:
+            self.action_cursor_down()
+
+    @property
+    def on_enter(self) -> Candidate | None:
+        """The one that Enter takes: a path only when the user went to it, as any word can be how some path begins."""
+        candidate = self.candidate
+        is_path = candidate is not None and (candidate.path is not None or candidate.text.startswith("@"))
+        return None if is_path and not self.moved else candidate
 
     def dismiss(self) -> bool:
         """Close the list until the text changes; whether it was open."""

@@ -27,6 +27,13 @@ CHIP_CHARACTERS = 2_000
 SEPARATOR = "\x1e"
 """Between the typed text and each pasted one in a draft; no text that is typed or pasted contains it."""
 
+
+def joined(first: str, second: str) -> str:
+    """One draft of two: the typed texts, then the pasted ones."""
+    (text, *pasted), (more, *others) = first.split(SEPARATOR), second.split(SEPARATOR)
+    return SEPARATOR.join(["\n\n".join(filter(None, [text, more])), *pasted, *others])
+
+
 # Alt+Enter in most terminals. Textual knows it from the few that name each key, and takes this one for Enter.
 cast(dict[str, object], ANSI_SEQUENCES_KEYS)["\x1b\r"] = (Keys.ControlJ,)
 
@@ -180,7 +187,7 @@ class Composer(Vertical):
         self.editor.move_cursor(self.editor.document.end)
         await self._chips.query(Chip).remove()
         await self._chips.mount_all(Chip(text) for text in pasted)
-        self._show_chips()
+        self._chips_changed()
 
     async def clear(self) -> None:
         await self.set_draft("")
@@ -202,12 +209,12 @@ class Composer(Vertical):
         if candidate is None:
             return False
         match key:
-            case "up":
-                self._completions.action_cursor_up()
-            case "down":
-                self._completions.action_cursor_down()
+            case "up" | "down":
+                self._completions.move(key)
             case "escape":
                 self._completions.dismiss()
+            case "enter" if not self._completions.on_enter:
+                return False
             case "tab" | "enter":
                 await self._accept(candidate)
                 if key == "enter" and candidate.final:

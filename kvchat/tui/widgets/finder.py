@@ -139,7 +139,7 @@ class Finder(Vertical):
 
         if chosen := self._highlighted_closed():
             question = f"Delete this conversation for good?\n\n{printable(chosen.conversation.title) or 'New chat'}"
-            if await self.app.push_screen_wait(ConfirmScreen(question, "Delete")):
+            if await self.app.push_screen_wait(ConfirmScreen(question, "Delete", loses=True)):
                 self._change(lambda: self._workspace.delete(chosen.conversation))
 
     def _highlighted_closed(self) -> Stored | None:

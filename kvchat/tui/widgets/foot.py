@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from textual.content import Content
@@ -48,9 +49,9 @@ class Foot(Static):
         """Tell how a reply ended; `branch` says which of several it ends."""
         self._message_id = message.id if message.metrics else None
         self.set_class(self._message_id is not None, "-tells")
-        key = cast("KvChatApp", self.app).key_of("why_so_slow")
-        self.tooltip = f"Click, or {key}: where the time went" if message.metrics else None
-        self.update(Content(" · ").join(filter(None, [Content(branch), ending(message)])))
+        key_of = cast("KvChatApp", self.app).key_of
+        self.tooltip = f"Click, or {key_of('why_so_slow')}: where the time went" if message.metrics else None
+        self.update(Content(" · ").join(filter(None, [Content(branch), ending(message, key_of)])))
 
     def on_click(self, event: Click) -> None:
         if self._message_id is not None:
@@ -78,8 +79,8 @@ def describe(reply: Reply) -> str:
     return " · ".join(parts)
 
 
-def ending(message: StoredMessage) -> Content:
-    """How a reply ended and what it cost."""
+def ending(message: StoredMessage, key_of: Callable[[str], str]) -> Content:
+    """How a reply ended and what it cost; `key_of` gives the key of a binding."""
     parts: list[Content] = []
     if message.status == "failed":
         parts.append(Content.styled(f"failed: {printable(message.error)}", "$text-error"))
@@ -88,9 +89,9 @@ def ending(message: StoredMessage) -> Content:
     elif message.finish_reason in _ENDINGS:
         parts.append(Content.styled(_ENDINGS[message.finish_reason], "$text-warning"))
     if message.token_ids and (message.status in ("failed", "stopped") or message.finish_reason == "length"):
-        parts.append(Content("Alt+C continues"))
+        parts.append(Content(f"{key_of('continue')} continues"))
     if message.status in ("failed", "stopped"):
-        parts.append(Content("F5 tries again"))
+        parts.append(Content(f"{key_of('try_again')} tries again"))
     if message.metrics and message.metrics.ttft_s is not None:
         parts.append(Content(statistics(message.metrics)))
     return Content(" · ").join(parts)

@@ -169,7 +169,9 @@ def _engine(vitals: Vitals, width: int) -> Sequence[Content]:
 
 
 def _hint(vitals: Vitals, width: int) -> Content:
-    """What to look at first."""
+    """What to look at first; without a model there is nothing to see yet."""
+    if vitals.model is None:
+        return quiet("the engine is not ready")
     found = diagnose(Reading.now(vitals.stats, vitals.metrics, vitals.model))
     hint = shorten(found.hint, width)
     return quiet(hint) if found.bottleneck == "none" else Content.styled(hint, "$warning")

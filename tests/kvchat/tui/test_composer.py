@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from time import monotonic
+
 import pytest
-from chat_driver import Chat, Open
+from chat_driver import PATIENCE_S, Chat, Open
 from textual.events import Key, Paste
 
 from kvchat.store import Store
@@ -213,6 +215,14 @@ async def test_a_draft_is_saved_while_it_is_written(open_chat: Open, store: Stor
     async with open_chat() as chat:
         await chat.type("unfinished")
         await chat.until(lambda: store.open_tabs()[0].draft == "unfinished")
+
+
+async def test_a_draft_is_saved_although_the_typing_goes_on(open_chat: Open, store: Store) -> None:
+    async with open_chat() as chat:
+        began = monotonic()
+        while not (saved := store.open_tabs()[0].draft) and monotonic() < began + PATIENCE_S:
+            await chat.type("x")
+        assert saved
 
 
 async def test_a_message_that_cannot_be_stored_stays_in_the_composer(open_chat: Open, store: Store) -> None:

@@ -62,6 +62,59 @@ async def test_the_time_to_the_first_token_is_told_by_what_earlier_prompts_took(
         await chat.shows(f"about 6 new + {chat.tab.context_tokens} cached, about 2.0 s to first token")
 
 
+async def test_a_new_engine_has_cached_nothing(open_chat: Open) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await answered(chat, "one two three", "four five six")
+        history = chat.tab.context_tokens
+        chat.client.die()
+        chat.client.ready()
+        await chat.type("a draft of some words")
+        await chat.shows(f"about {history + 6} new tokens · context")
+        await chat.press("ctrl+u")
+        await answered(chat, "seven", "eight")
+        await chat.type("a draft of some words")
+        await chat.shows(f"about 6 new + {chat.tab.context_tokens} cached")
+        await chat.press("ctrl+q")
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.shows(f"about {chat.tab.context_tokens + 6} new tokens")
+
+
+async def test_an_edit_finds_only_what_goes_before_it_in_the_cache(open_chat: Open) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await answered(chat, "one two three", "four five six")
+        history = chat.tab.context_tokens
+        await answered(chat, "seven", "eight nine")
+        await chat.press("alt+e")
+        await chat.shows("Editing", f"about 2 new + {history} cached")
+
+
+async def test_a_fork_finds_in_the_cache_what_it_shares(open_chat: Open) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await answered(chat, "one two three", "four five six")
+        await chat.app.chat.action_fork()
+        await chat.until(lambda: len(chat.app.workspace.tabs) == 2)
+        await chat.type("a draft of some words")
+        await chat.shows(f"about 6 new + {chat.tab.context_tokens} cached")
+
+
+async def test_a_message_that_never_fits_is_told_so_before_and_after_it_is_sent(open_chat: Open) -> None:
+    async with open_chat(size=(120, 30)) as chat:
+        await answered(chat, "one", "two")
+        await small_context(chat, 300)
+        await chat.type("Why?")
+        await chat.paste("line of a log\n" * 200)
+        await chat.shows("too long: context 259 %", "pasted · 200 lines")
+        requests = len(chat.client.requests)
+        await chat.press("enter")
+        await chat.until(lambda: len(chat.client.requests) > requests)
+        chat.client.refuse("r2", "the prompt has 800 tokens and the context holds 300", too_long=True)
+        await chat.shows("pasted · 200 lines")
+        (said,) = [each.message for each in chat.app._notifications if each.severity == "error"]
+        assert said == "not sent: the message alone has about 702 tokens, and the context holds 300: shorten it"
+        await chat.shows_not("The context is full")
+        assert chat.app.chat.active_pane.composer.editor.text == "Why?"
+
+
 async def test_a_nearly_full_context_warns_once(open_chat: Open) -> None:
     async with open_chat(size=(100, 30)) as chat:
         await answered(chat, "one", "two " * 40)

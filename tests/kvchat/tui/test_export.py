@@ -36,6 +36,10 @@ async def test_a_command_writes_the_conversation_in_the_format_of_the_ending(
         assert [message.text for message in exported.messages] == ["What is a boat?", "A [small] ship"]
         await command(chat, "/export boats.doc")
         await chat.shows("boats.doc: the format is not clear from the name")
+        await command(chat, "/export ~nobody-of-that-name/boats.md")
+        await chat.shows("~nobody-of-that-name/boats.md: cannot be written")
+        await command(chat, f"/export {'long' * 80}.md")
+        await chat.shows("File name too long")
 
 
 async def test_the_palette_asks_for_a_file_and_before_one_is_replaced(

@@ -185,8 +185,8 @@ async def test_a_conversation_is_deleted_after_a_question(open_chat: Open, store
         await chat.shows("Fish")
         await chat.press("ctrl+x")
         await chat.shows("Delete this conversation for good?")
-        await chat.press("n")
-        assert await listed(chat) == ["Fish", "Birds"]
+        await chat.press("enter")
+        assert await listed(chat) == ["Fish", "Birds"], "Enter alone deletes nothing"
         await chat.press("ctrl+x")
         await chat.shows("Delete this conversation for good?")
         await chat.press("y")

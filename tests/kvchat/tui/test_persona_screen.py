@@ -64,6 +64,11 @@ async def test_what_cannot_be_saved_is_said_and_the_form_stays(open_chat: Open) 
             await chat.press("ctrl+s")
             await chat.shows(problem)
         await chat.press("escape")
+        await chat.shows("Leave without saving")
+        await chat.press("enter")
+        await chat.shows_not("Leave without saving")
+        assert chat.app.screen.query_one(TextArea).text == "x", "Enter alone loses nothing"
+        await chat.press("escape", "y")
         await chat.shows_not("New persona")
     assert not persona_file("x").exists()
 
@@ -114,6 +119,15 @@ async def test_the_persona_of_new_tabs_cannot_be_deleted(open_chat: Open) -> Non
         await chat.press("y")
         await chat.shows("is the persona of new tabs")
     assert persona_file("mine").exists()
+
+
+async def test_a_form_in_which_nothing_was_changed_is_left_at_once(open_chat: Open) -> None:
+    async with open_chat(size=SIZE) as chat:
+        await highlight(chat, "coder")
+        await chat.press("e")
+        await chat.shows("Edit Coder")
+        await chat.press("escape")
+        await chat.shows_not("Edit Coder")
 
 
 async def test_the_form_fits_a_small_terminal(open_chat: Open) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from chat_driver import Open
+from full_disk import no_space
 from scripted_client import ScriptedClient
 
 from kvchat.config import Config, ConfigError, UiConfig
@@ -34,6 +35,31 @@ async def test_tabs_drafts_and_transcripts_come_back(open_chat: Open) -> None:
         await chat.shows("one")
         await chat.press("alt+3")
         await chat.shows("another")
+
+
+@pytest.mark.parametrize("quit_before", [False, True], ids=["the first tab", "an empty tab of the last time"])
+async def test_a_conversation_that_goes_on_takes_the_place_of_an_empty_tab(
+    store: Store, open_chat: Open, quit_before: bool
+) -> None:
+    if quit_before:
+        async with open_chat() as chat:
+            await chat.press("ctrl+q")
+            await chat.until(lambda: not chat.app.is_running)
+    last = store.create_conversation(title="Story")
+    store.append_message(last.id, None, "user", "Tell")
+    workspace = KvChatApp(Config(), store, ScriptedClient(), load_personas()).workspace
+    workspace.continue_with(last.id)
+    assert [tab.id for tab in workspace.tabs] == [last.id] == [each.id for each in store.conversations()]
+    assert [tab.conversation_id for tab in store.open_tabs()] == [last.id]
+
+
+async def test_a_draft_stays_beside_the_conversation_that_goes_on(store: Store) -> None:
+    last = store.create_conversation(title="Story")
+    store.append_message(last.id, None, "user", "Tell")
+    workspace = KvChatApp(Config(), store, ScriptedClient(), load_personas()).workspace
+    workspace.active.draft = "not sent yet"
+    workspace.continue_with(last.id)
+    assert len(workspace.tabs) == 2 and workspace.active.id == last.id
 
 
 async def test_a_paste_in_a_draft_comes_back_as_a_chip(open_chat: Open) -> None:
@@ -75,6 +101,17 @@ async def test_a_second_window_starts_fresh_and_says_so(tmp_path: Path, store: S
                 await second.until(lambda: not second.app.is_running)
         assert [tab.conversation_id for tab in store.open_tabs()] == [first.tab.id]
     assert len(store.conversations()) == 1
+
+
+async def test_leaving_with_a_full_disk_is_asked_for_twice(open_chat: Open, store: Store) -> None:
+    async with open_chat() as chat:
+        await chat.type("a draft")
+        with no_space():
+            await chat.press("ctrl+q")
+            await chat.shows("Not everything is saved")
+            assert chat.app.return_code is None
+            await chat.press("ctrl+q")
+            await chat.until(lambda: chat.app.return_code == 1)
 
 
 async def test_an_unknown_theme_is_refused(store: Store) -> None:

@@ -82,7 +82,9 @@ async def test_sampling_is_set_for_this_tab_and_kept(open_chat: Open) -> None:
     [
         ("/nonsense", "unknown command /nonsense"),
         ("/usr/bin is what?", "//usr/bin"),
-        ("/temp hot", "temperature cannot be 'hot'"),
+        ("/temp hot", "temperature must be a number, not 'hot'"),
+        ("/set top_k 1.5", "top_k must be a whole number, not '1.5'"),
+        ("/temp none", "temperature must be a number, not 'none'"),
         ("/temp -1", "temperature must be 0 or more"),
         ("/set colour red", "unknown setting 'colour'"),
         ("/set top_p", "write /set top_p VALUE"),
@@ -91,6 +93,7 @@ async def test_sampling_is_set_for_this_tab_and_kept(open_chat: Open) -> None:
         ("/retry", "nothing to try again"),
         ("/quit now", "takes nothing after it"),
         ("/attach no-such-file", "there is no such file"),
+        ("/attach ~nobody-of-that-name/x", "there is no such file"),
     ],
 )
 async def test_what_cannot_be_done_says_so_and_stays_written(open_chat: Open, line: str, problem: str) -> None:
@@ -102,6 +105,31 @@ async def test_what_cannot_be_done_says_so_and_stays_written(open_chat: Open, li
         await chat.shows(problem)
         assert written(chat) == line
         assert not chat.client.requests
+
+
+async def test_a_command_to_stop_stops_whatever_is_open(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        request = await chat.send("one")
+        chat.client.accept(request)
+        await chat.type("/stop")
+        await chat.shows("/stop  ")
+        await chat.press("enter")
+        assert chat.client.aborted == [request]
+
+
+async def test_a_paste_stays_for_the_message_unless_the_command_wants_it(open_chat: Open) -> None:
+    paste = "\n".join(f"line {number}" for number in range(50))
+    async with open_chat() as chat:
+        composer = chat.app.chat.active_pane.composer
+        await composer.add_chip(paste)
+        await command(chat, "/title Numbers")
+        await chat.until(lambda: chat.tab.title == "Numbers")
+        assert written(chat) == paste
+        await command(chat, "/system ")
+        await chat.until(lambda: chat.tab.conversation.system_prompt == paste)
+        assert written(chat) == ""
+        await command(chat, "/system\nOne line\nand another")
+        await chat.until(lambda: chat.tab.conversation.system_prompt == "One line\nand another")
 
 
 async def test_two_slashes_begin_a_message_with_one(open_chat: Open) -> None:

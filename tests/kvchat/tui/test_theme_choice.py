@@ -90,10 +90,29 @@ async def test_a_bad_file_is_named_with_the_place_and_hides_nothing(open_chat: O
         assert chat.app.theme == "mine" and chat.app.current_theme.primary == "#73b8c9"
 
 
+async def test_a_faulty_theme_of_the_settings_is_told_and_the_default_takes_its_place(
+    open_chat: Open, mine: Path
+) -> None:
+    mine.write_text("name = 3")
+    async with open_chat(size=(200, 40), config=Config(ui=UiConfig(theme="mine"))) as chat:
+        await chat.shows("A theme cannot be used", "mine.toml:1: key 'name'")
+        assert chat.app.theme == "harbor"
+
+
+async def test_a_link_to_itself_is_named_and_ends_nothing(open_chat: Open, mine: Path) -> None:
+    async with open_chat(size=(200, 40)) as chat:
+        loop = mine.with_name("loop.toml")
+        loop.symlink_to(loop)
+        await chat.shows("A theme cannot be used", "loop.toml: cannot be read")
+    async with open_chat(size=(200, 40), config=Config(ui=UiConfig(theme="mine"))) as chat:
+        await chat.shows("loop.toml: cannot be read")
+        assert chat.app.theme == "mine"
+
+
 async def test_a_theme_that_is_not_there_is_refused_with_those_that_are(open_chat: Open, mine: Path) -> None:
     mine.write_text("name = 3")
-    with pytest.raises(ConfigError, match=f"unknown theme 'mine': kvchat has beacon, .*terminal, {mine}:1: key 'name'"):
-        async with open_chat(config=Config(ui=UiConfig(theme="mine"))):
+    with pytest.raises(ConfigError, match="unknown theme 'neon': kvchat has beacon, .*terminal$"):
+        async with open_chat(config=Config(ui=UiConfig(theme="neon"))):
             pass
 
 
