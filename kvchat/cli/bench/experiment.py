@@ -105,7 +105,8 @@ def arguments(without: Sequence[str] = ()) -> list[str]:
     given: list[str] = []
     for option in context.command.params:
         name = option.name or ""
-        if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE or name in (*without, *_NO_ARGUMENTS):
+        was_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if not (was_given or name == "seed") or name in (*without, *_NO_ARGUMENTS):  # a seed was drawn if none was given
             continue
         value = context.params[name]
         for each in value if option.multiple else (value,):
