@@ -157,7 +157,8 @@ class TabScreen(Screen[None]):
 
         try:
             format = format_of(file)
-            if os.path.exists(file) and not await self.confirm(f"Replace {printable(str(file))}?", "Replace"):
+            question = f"Replace {printable(str(file))}?"
+            if os.path.exists(file) and not await self.confirm(question, "Replace", loses=True):
                 return
             save(file, render([self.workspace.copy_of(tab)], format))
         except (ExchangeError, StoreError) as error:
@@ -204,11 +205,11 @@ class TabScreen(Screen[None]):
 
     # Common
 
-    async def confirm(self, question: str, yes: str) -> bool:
-        """Ask a question and wait for the answer."""
+    async def confirm(self, question: str, yes: str, loses: bool = False) -> bool:
+        """Ask a question and wait for the answer; see ConfirmScreen."""
         from kvchat.tui.screens.confirm import ConfirmScreen
 
-        return await self.app.push_screen_wait(ConfirmScreen(question, yes))
+        return await self.app.push_screen_wait(ConfirmScreen(question, yes, loses=loses))
 
     @contextmanager
     def complaining(self) -> Iterator[None]:

@@ -38,14 +38,14 @@ class Completions(OptionList):
         self._before = ""
         self._dismissed = ""
         """The text for which the user closed the list."""
-        self.moved = False
+        self._moved = False
         """The highlighted candidate is one that the user went to."""
 
     def refresh_for(self, before: str) -> None:
         """Offer what fits the text before the cursor."""
         if before == self._before:
             return
-        self._before, self.moved = before, False
+        self._before, self._moved = before, False
         candidates = list(self._complete(before)) if before != self._dismissed else []
         self._candidates = candidates
         width = max((cell_len(printable(each.label)) for each in candidates), default=0) + 2
@@ -67,7 +67,7 @@ class Completions(OptionList):
 
     def move(self, way: Literal["up", "down"]) -> None:
         """Highlight the one above or below."""
-        self.moved = True
+        self._moved = True
         if way == "up":
             self.action_cursor_up()
         else:
@@ -78,7 +78,7 @@ class Completions(OptionList):
         """The one that Enter takes: a path only when the user went to it, as any word can be how some path begins."""
         candidate = self.candidate
         is_path = candidate is not None and (candidate.path is not None or candidate.text.startswith("@"))
-        return None if is_path and not self.moved else candidate
+        return None if is_path and not self._moved else candidate
 
     def dismiss(self) -> bool:
         """Close the list until the text changes; whether it was open."""
