@@ -105,8 +105,9 @@ def arguments(without: Sequence[str] = ()) -> list[str]:
     given: list[str] = []
     for option in context.command.params:
         name = option.name or ""
-        was_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if not (was_given or name == "seed") or name in (*without, *_NO_ARGUMENTS):  # a seed was drawn if none was given
+        # A seed was drawn if none was given.
+        was_given = name == "seed" or context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if not was_given or name in (*without, *_NO_ARGUMENTS):
             continue
         value = context.params[name]
         for each in value if option.multiple else (value,):
