@@ -100,14 +100,13 @@ class Asked:
 
 
 def arguments(without: Sequence[str] = ()) -> list[str]:
-    """What the command in progress was given, to be given again."""
+    """What the command in progress was given, to be given again, and the seed even where it was drawn."""
     context = click.get_current_context()
     given: list[str] = []
     for option in context.command.params:
         name = option.name or ""
-        # A seed was drawn if none was given.
-        was_given = name == "seed" or context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if not was_given or name in (*without, *_NO_ARGUMENTS):
+        given_or_drawn = name == "seed" or context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if not given_or_drawn or name in (*without, *_NO_ARGUMENTS):
             continue
         value = context.params[name]
         for each in value if option.multiple else (value,):

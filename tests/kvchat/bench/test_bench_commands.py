@@ -111,7 +111,7 @@ def test_all_writes_a_report_with_plots_and_goes_on_after_a_failure(
     assert "| recompute | Failed: kv_memory of 1 bytes holds no block" in report
     assert "| peers | Left out: the other engines need the model: --gguf or --quantize. |" in report
     assert "| batching | Left out: the context of 300 tokens is shorter than 304. |" in report
-    for words in ("## paged\n", "](paged.svg)", " bench paged --quick`", "| blocks |"):
+    for words in ("## paged\n", "](paged.svg)", " bench paged --quick --seed ", "| blocks |"):
         assert words in report
     assert json.loads((folder / "paged.json").read_text())["answer"] in report
     assert xml.parse(folder / "paged.svg")
@@ -179,6 +179,14 @@ def test_what_was_measured_can_be_measured_again(
     assert again[: 1 + len(flags)] == ["kvchat", *flags] and sorted(again[1 + len(flags) :]) == sorted(given)
     assert (outcome["profile"], outcome["config_file"]) == ("documents", str(settings))
     assert outcome["settings"] == PROFILES["documents"].settings | {"dtype": "float32", "kv_memory": 4_000_000}
+
+
+def test_a_seed_that_was_drawn_is_in_the_command_that_does_it_again(
+    small_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["bench", "prefix", "--quick", "--model", str(small_model), "--json"]) == 0
+    outcome = json.loads(capsys.readouterr().out)
+    assert outcome["command"].endswith(f" bench prefix --quick --seed {outcome['seed']}")
 
 
 def test_a_plot_is_coloured_on_a_terminal_that_wants_colours(monkeypatch: pytest.MonkeyPatch) -> None:
