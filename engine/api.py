@@ -6,7 +6,9 @@ Times are seconds of one monotonic clock in the engine process; counts are token
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+import sys
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -17,6 +19,10 @@ FinishReason = Literal["stop", "length", "context_full", "aborted"]
 model's context or in the whole pool; aborted: the caller asked."""
 
 Phase = Literal["queued", "prefill", "decode"]
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Finite = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+"""JSON has no other numbers, and SQLite no larger integers."""
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,19 +46,26 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         checks = (
-            ("temperature", 0 <= self.temperature < float("inf"), "0 or more"),
+            ("temperature", 0 <= self.temperature < math.inf, "0 or more"),
             ("top_k", self.top_k >= 0, "0 or more"),
             ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
             ("min_p", 0 <= self.min_p <= 1, "between 0 and 1"),
-            ("repetition_penalty", self.repetition_penalty > 0, "above 0"),
+            ("repetition_penalty", 0 < self.repetition_penalty < math.inf, "above 0"),
             ("presence_penalty", -2 <= self.presence_penalty <= 2, "between -2 and 2"),
             ("frequency_penalty", -2 <= self.frequency_penalty <= 2, "between -2 and 2"),
             ("max_tokens", self.max_tokens >= 1, "1 or more"),
             ("stop", all(self.stop), "made of non-empty strings"),
+            ("logit_bias", all(map(math.isfinite, self.logit_bias.values())), "made of finite numbers"),
+            ("logit_bias", all(map(_in_64_bits, self.logit_bias)), "of tokens of at most 64 bits"),
+            *((n, _in_64_bits(getattr(self, n) or 0), "of at most 64 bits") for n in ("top_k", "seed", "max_tokens")),
         )
         for name, fine, expected in checks:
             if not fine:
                 raise InvalidRequest(f"{name} must be {expected}, not {getattr(self, name)!r}")
+
+
+def _in_64_bits(number: int) -> bool:
+    return -(1 << 63) <= number < 1 << 63
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -91,35 +104,35 @@ class GenerationRequest(msgspec.Struct, frozen=True):
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     """What one request cost. The names are the same in Python, JSON and the store."""
 
-    queue_s: float = 0.0
+    queue_s: Finite = 0.0
     """Submitted to first scheduled."""
-    ttft_s: float | None = None
+    ttft_s: Finite | None = None
     """Submitted to first token, tokenizing included; None before the first token."""
-    tpot_s: float | None = None
+    tpot_s: Finite | None = None
     """(last token - first token) / (n - 1); None below two tokens."""
-    prefill_s: float = 0.0
+    prefill_s: Finite = 0.0
     """Computing the prompt, from first scheduled to first token."""
-    decode_s: float = 0.0
+    decode_s: Finite = 0.0
     """From the first token on."""
-    preempted_s: float = 0.0
+    preempted_s: Finite = 0.0
     """Waiting for blocks that were taken away, and computing again what was in them."""
-    e2e_s: float = 0.0
+    e2e_s: Finite = 0.0
     """Submitted to the end: queue_s + prefill_s + decode_s + preempted_s."""
-    tokens_per_s: float | None = None
+    tokens_per_s: Finite | None = None
     """1 / tpot_s."""
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
+    prompt_tokens: Int64 = 0
+    cached_tokens: Int64 = 0
     """Prompt tokens whose KV was reused when the request was first scheduled."""
-    evicted_tokens: int = 0
+    evicted_tokens: Int64 = 0
     """Prompt tokens behind those whose KV had been computed before and was evicted to make room."""
-    completion_tokens: int = 0
-    preemptions: int = 0
+    completion_tokens: Int64 = 0
+    preemptions: Int64 = 0
 
 
 class Divergence(msgspec.Struct, frozen=True):
     """Where the template's rendering of the history stopped matching what was already fed."""
 
-    token_index: int
+    token_index: Int64
     expected: str
     """Text of the history's own ids at that point, a few characters."""
     rendered: str

@@ -3,6 +3,7 @@ for the model, kept beside it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from kernels.kv_format import Groups, KVFormat
 FILE = "kv-calibration.json"
 GROUP_SIZES = (16, 32, 64)
 """And the whole head, where it is longer."""
+OTHER_STATE = "the calibration is of another state of the model: run kvchat calibrate"
 
 
 class Gate(NamedTuple):
@@ -67,7 +69,8 @@ def default_format(kv_dtype: str, head_dim: int) -> KVFormat:
 
 
 def choose_format(kv_dtype: str, model: ModelConfig, folder: Path, compute: torch.dtype) -> tuple[KVFormat, str]:
-    """The format of the cache, and a warning when it is known to lose more than its gate allows.
+    """The format of the cache, and a warning when it is known to lose more than its gate allows, or when
+    what is known is of another state of the model.
 
     Raises ConfigError when the model cannot have it.
     """
@@ -76,9 +79,13 @@ def choose_format(kv_dtype: str, model: ModelConfig, folder: Path, compute: torc
         return KVFormat(dtype, dtype), ""
     if model.head_dim % 2:
         raise ConfigError(f"kv_dtype {kv_dtype!r} needs an even head_dim; this model's is {model.head_dim}")
-    calibration = stored(folder)
-    if calibration is None:
-        return default_format(kv_dtype, model.head_dim), ""
+    warning = ""
+    for calibration in stored(folder):
+        if calibration.model == fingerprint(folder):
+            break
+        warning = OTHER_STATE
+    else:
+        return default_format(kv_dtype, model.head_dim), warning
     choice, gate = _fitting(calibration, kv_dtype, model.head_dim), GATES[kv_dtype]
     if passes(choice, gate):
         return choice.format, ""
@@ -92,12 +99,14 @@ def choose_format(kv_dtype: str, model: ModelConfig, folder: Path, compute: torc
 def _fitting(calibration: Calibration, kv_dtype: str, head_dim: int) -> Choice:
     """The choice that was kept, which somebody may have edited. Raises ConfigError when a cache cannot have it."""
     choice, sizes = calibration.choices.get(kv_dtype), group_sizes(head_dim)
+    bits = [8] if kv_dtype == "int8" else [4, 8]
     if choice is None or any(
-        groups.bits not in (4, 8) or groups.size not in sizes for groups in (choice.keys, choice.values)
+        groups.bits not in bits or groups.size not in sizes for groups in (choice.keys, choice.values)
     ):
         raise ConfigError(
-            f"{FILE} has no {kv_dtype} format that fits this model, whose groups are of 4 or 8 bits and of "
-            f"{', '.join(map(str, sizes))} values: correct it, or run `kvchat calibrate` again"
+            f"{FILE} has no {kv_dtype} format that fits this model, whose groups are of "
+            f"{' or '.join(map(str, bits))} bits and of {', '.join(map(str, sizes))} values: "
+            "correct it, or run `kvchat calibrate` again"
         )
     return choice
 
@@ -112,18 +121,15 @@ def keep(folder: Path, calibration: Calibration) -> bool:
     return _file(folder).write(lambda path: path.write_bytes(text))
 
 
-def stored(folder: Path) -> Calibration | None:
-    """The calibration of the model as it is now, if there is one. Raises ConfigError when it cannot be read."""
+def stored(folder: Path) -> Iterator[Calibration]:
+    """What was kept, of whatever state of the model. Raises ConfigError for what cannot be read."""
     for path in _file(folder).paths:
         try:
-            calibration = msgspec.json.decode(path.read_bytes(), type=Calibration)
+            yield msgspec.json.decode(path.read_bytes(), type=Calibration)
         except FileNotFoundError:
             continue
         except (OSError, msgspec.MsgspecError) as error:
             raise ConfigError(f"{path} cannot be read ({error}): delete it, or run `kvchat calibrate` again") from None
-        if calibration.model == fingerprint(folder):
-            return calibration
-    return None
 
 
 def _file(folder: Path) -> Beside:

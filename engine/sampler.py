@@ -14,6 +14,8 @@ from engine.api import SamplingParams
 from engine.errors import EngineError, InvalidRequest
 from kernels.contract import Draw
 
+HOTTEST = float(np.finfo(np.float32).max)
+"""The distribution of a temperature above this is as even as that of it."""
 GREEDY_BELOW = 1e-5
 """A temperature under this is greedy: the outcome is the same, and nothing overflows."""
 MAX_BIAS = 100.0
@@ -69,7 +71,7 @@ class SequenceSampler:
     def next_draw(self) -> Draw:
         """What `choose` would do, for kernels that draw. Takes one number from the stream; the token is to be noted."""
         p = self.params
-        temperature = p.temperature if p.temperature >= GREEDY_BELOW else 0.0
+        temperature = min(p.temperature, HOTTEST) if p.temperature >= GREEDY_BELOW else 0.0
         return Draw(temperature, p.top_k, p.top_p, p.min_p, self._random.random())
 
     def note(self, token: int) -> None:
@@ -146,7 +148,7 @@ def _draw(logits: np.ndarray, params: SamplingParams, number: float) -> int:
     Each filter is a floor under the weights, so that tokens as likely as the last one kept are kept too, and the
     cumulative distribution runs over the kept ones by id: how a sort orders equals has no influence.
     """
-    weights = np.exp(logits / np.float32(params.temperature))
+    weights = np.exp(logits / np.float32(min(params.temperature, HOTTEST)))
     vocab, floor = len(weights), np.float32(params.min_p)
     likely = weights
     if 0 < params.top_k < vocab:

@@ -82,7 +82,12 @@ def load_config(path: Path | None = None, profile: ProfileName | None = None) ->
     file = TomlFile(path)
     top = file.table("", _TOP_KEYS)
     profile = profile or top.get("profile", DEFAULT_PROFILE)
-    engine = PROFILES[profile].settings | file.table("engine", _ENGINE_KEYS)
+    own = file.table("engine", _ENGINE_KEYS)
+    engine = PROFILES[profile].settings | own
+    batch, sequences = engine["max_batch_tokens"], engine["max_sequences"]
+    if "max_batch_tokens" not in own and batch <= sequences:
+        problem = f"max_batch_tokens of the profile {profile} ({batch}) must be above max_sequences ({sequences})"
+        raise file.error("engine", "max_sequences", f"{problem}: set engine.max_batch_tokens")
     return Config(
         persona=top.get("persona", Config().persona),
         profile=profile,

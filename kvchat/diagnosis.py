@@ -53,6 +53,9 @@ class Reading:
     """Requests wait for KV blocks, see `is_blocked`."""
     kv_share: float = 0.0
     """Keys and values, of the bytes that a decode step reads."""
+    weights: str = ""
+    kv_dtype: str = ""
+    """Both as in ModelInfo: what is packed already needs no advice."""
 
     @classmethod
     def now(cls, stats: EngineStats, metrics: Metrics | None, model: ModelInfo | None) -> Reading:
@@ -69,6 +72,8 @@ class Reading:
             preemptions=reply.preemptions,
             blocked=is_blocked(stats),
             kv_share=kv_share(stats, model, reply.prompt_tokens + reply.completion_tokens),
+            weights=model.weights if model else "",
+            kv_dtype=model.kv_dtype if model else "",
         )
 
 
@@ -102,7 +107,7 @@ def diagnose(reading: Reading) -> Diagnosis:
     """The one thing to look at first: of TTFT and TPOT whichever is further beyond its limit."""
     ttft, tpot = (reading.ttft_s or 0.0) / SLOW_TTFT_S, (reading.tpot_s or 0.0) / SLOW_TPOT_S
     if reading.preemptions:
-        return _preempted(reading.preemptions)
+        return _preempted(reading)
     if max(ttft, tpot) < 1:
         return Diagnosis("none", "nothing is slow", "nothing is slow", "no setting needs to change")
     if ttft < tpot:
@@ -111,12 +116,23 @@ def diagnose(reading: Reading) -> Diagnosis:
     return _prefill(reading, queued) if queued < QUEUED_SHARE else _queue(reading, queued)
 
 
-def _preempted(preemptions: int) -> Diagnosis:
+def _eight_bits(reading: Reading) -> list[str]:
+    """The advice, unless it has been taken."""
+    return [] if reading.kv_dtype.startswith("int") else ["store keys and values in 8 bits (profile documents)"]
+
+
+def _one_of(*advice: str) -> str:
+    *others, last = advice
+    return f"{', '.join(others)}{',' * (len(others) > 1)} or {last}" if others else last
+
+
+def _preempted(reading: Reading) -> Diagnosis:
+    preemptions = reading.preemptions
     return Diagnosis(
         "memory",
         f"memory: preempted {preemptions:,}x",
         f"the KV pool ran out {preemptions:,} times, and what a conversation had computed was given up for another",
-        "raise engine.kv_memory, store keys and values in 8 bits (profile documents), or lower engine.max_sequences",
+        _one_of("raise engine.kv_memory", *_eight_bits(reading), "lower engine.max_sequences"),
     )
 
 
@@ -127,7 +143,7 @@ def _queue(reading: Reading, queued: float) -> Diagnosis:
             "memory",
             "memory: waits for KV blocks",
             f"{waits} for KV blocks, while more conversations could run",
-            "raise engine.kv_memory, or store keys and values in 8 bits (profile documents)",
+            _one_of("raise engine.kv_memory", *_eight_bits(reading)),
         )
     # Beyond what the profile for many at once allows, a larger batch only makes every token of it slower.
     room = reading.max_sequences < PROFILES["chat"].settings["max_sequences"]
@@ -165,13 +181,17 @@ def _decode(reading: Reading) -> Diagnosis:
             "decode",
             f"decode: KV is {reading.kv_share:.0%} of reads",
             f"{token}, and {reading.kv_share:.0%} of what a step reads are keys and values",
-            "store them in 8 bits (profile documents), or keep contexts shorter",
+            _one_of(*_eight_bits(reading), "keep contexts shorter"),
         )
     return Diagnosis(
         "decode",
         f"decode: weights {1 - reading.kv_share:.0%} of reads",
         f"{token}, and {1 - reading.kv_share:.0%} of what a step reads are weights",
-        "lower engine.max_sequences if many share a step, pack the weights in 4 bits, or take a smaller model",
+        _one_of(
+            "lower engine.max_sequences if many share a step",
+            *([] if "int4" in reading.weights else ["pack the weights in 4 bits"]),
+            "take a smaller model",
+        ),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,10 +15,28 @@ from safetensors import SafetensorError
 log = logging.getLogger(__name__)
 
 
+SAMPLES, SAMPLE_BYTES = 16, 1 << 16
+"""How much of a file tells it from others: its head and pieces all over it, where other weights are other bytes."""
+
+
+def model_files(folder: Path) -> list[Path]:
+    """The model's settings and weights."""
+    return sorted((folder / "config.json", *folder.glob("model*.safetensors*")))
+
+
 def fingerprint(folder: Path) -> list[tuple[str, int, int]]:
-    """Another one when the model's settings or weights are others: names, sizes and times of their files."""
-    files = sorted((folder / "config.json", *folder.glob("model*.safetensors*")))
-    return [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    """Another one when the model's settings or weights are others, the same for a copy: names, sizes and CRC-32 of
+    samples of their files. At most 1 MiB of each file is read."""
+    return [(path.name, path.stat().st_size, _checksum(path)) for path in model_files(folder)]
+
+
+def _checksum(path: Path) -> int:
+    step, checksum = max(path.stat().st_size // SAMPLES, SAMPLE_BYTES), 0
+    with path.open("rb", buffering=0) as file:
+        for sample in range(SAMPLES):
+            file.seek(sample * step)
+            checksum = zlib.crc32(file.read(SAMPLE_BYTES), checksum)
+    return checksum
 
 
 class Beside:

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from engine.model.beside import Beside, fingerprint
+from engine.model.beside import Beside, model_files
 from engine.model.config import ModelConfig
 from engine.model.weights import LINEARS, ModelTensors
 from kernels.cpu import packing
@@ -104,4 +104,6 @@ def _file(folder: Path, format: str, spare_folder: Path) -> Beside:
 
 def _identity(folder: Path, format: str) -> str:
     """Another one whenever packing would give other bytes."""
-    return json.dumps([packing.LAYOUT, format, fingerprint(folder)])
+    # By the times too: tiles of weights that were changed in place would be wrong without a word.
+    files = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in model_files(folder)]
+    return json.dumps([packing.LAYOUT, format, files])

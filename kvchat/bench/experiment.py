@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -10,10 +11,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import fields
 
 from engine.config import EngineConfig
 from kvchat.bench.machine import Machine, this_machine
 from kvchat.bench.plot import Plot
+from kvchat.profiles import DEFAULT_PROFILE, ProfileName
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -47,6 +50,17 @@ class Setup:
     progress: OnProgress = silent
     flags: Sequence[str] = ()
     """The flags of `kvchat` that make another process run the engine of `config`."""
+    arguments: Sequence[str] = ()
+    """Those of the experiment that were given, --quick and --seed too."""
+    profile: ProfileName = DEFAULT_PROFILE
+    config_file: str | None = None
+    """The file of settings that `config` comes from, None where there is none."""
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The engine's settings that are not its defaults, the model left out."""
+        values = {field.name: (getattr(self.config, field.name), field.default) for field in fields(EngineConfig)}
+        return {name: value for name, (value, default) in values.items() if name != "model" and value != default}
 
     def named(self, name: str) -> Setup:
         """The same, with the name before each stage that is reported."""
@@ -100,7 +114,13 @@ class Outcome:
     experiment: str
     claim: str
     result: Result
+    command: str
+    """That does it again."""
     model: str
+    profile: ProfileName
+    settings: dict[str, Any]
+    """Of the engine, those that are not its defaults; an experiment changes what it compares."""
+    config_file: str | None
     quick: bool
     seed: int
     started: str
@@ -116,7 +136,11 @@ class Outcome:
     def record(self) -> str:
         """On what, with what and how it was measured, in one line."""
         size = "quick" if self.quick else "full"
-        return f"{self.model}, {size}, seed {self.seed}, {self.seconds:.0f} s, {self.started} on {self.machine}"
+        settings = [f"profile {self.profile}", *(f"{name} {value}" for name, value in self.settings.items())]
+        if self.config_file:
+            settings.append(f"with {self.config_file}")
+        how = f"{size}, seed {self.seed}, {self.seconds:.0f} s, {self.started} on {self.machine}"
+        return ", ".join((self.model, *settings, how))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +164,11 @@ class Experiment:
             experiment=self.name,
             claim=self.claim,
             result=result,
+            command=shlex.join(("kvchat", *setup.flags, "bench", self.name, *setup.arguments)),
             model=str(setup.config.model),
+            profile=setup.profile,
+            settings=setup.changed,
+            config_file=setup.config_file,
             quick=setup.quick,
             seed=setup.seed,
             started=started.isoformat(timespec="seconds"),

@@ -44,6 +44,11 @@ def percentile(values: Sequence[float], share: float) -> float:
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
+def tail(requests: int) -> str:
+    """What the 95th percentile of so many is to be called."""
+    return "p95" if requests >= 20 else "max"
+
+
 def summarize(runs: Sequence[Served]) -> Summary:
     """Of all requests of the runs together."""
     metrics = [finished.metrics for run in runs for finished in run.finished]

@@ -59,13 +59,20 @@ LONG = 0.25
 """Of the weights that a step reads: where the keys and values of one conversation are so many, they lengthen a step."""
 
 
-def advise(kv_bytes: int, conversations: int, weight_bytes: int, pool_bytes: int) -> tuple[ProfileName, str]:
-    """The profile for `conversations` that have `kv_bytes` of keys and values each in the compute dtype, and why."""
+def advise(
+    kv_bytes: int, conversations: int, weight_bytes: int, pool_bytes: int, packed: bool = False
+) -> tuple[ProfileName, str]:
+    """The profile for `conversations` that have `kv_bytes` of keys and values each, and why. `packed`: those have 8
+    bits or fewer."""
     share = f"the keys and values of a conversation are {kv_bytes / weight_bytes:.0%} of the weights that a step reads"
+    relief = "few at a time share it" if packed else "8 bits take half"
     if kv_bytes < LONG * weight_bytes:
         return "chat", f"{share}, and hardly lengthen it: what counts is how conversations share it"
-    if conversations > 1:
-        return "documents", f"{share}, and {conversations} conversations contend for the pool: 8 bits halve them"
     if kv_bytes > pool_bytes:
-        return "documents", f"{share}, and do not fit the pool as they are computed: 8 bits halve them"
+        return "documents", f"{share}, and the pool does not hold them: {relief}"
+    if conversations * kv_bytes > pool_bytes:
+        held = pool_bytes // kv_bytes
+        return "documents", f"{share}, and {conversations:,} contend for a pool that holds {held:,}: {relief}"
+    if conversations > 1:
+        return "chat", f"{share}, and the pool holds all {conversations:,}: what counts is how they share a step"
     return "writer", f"{share}, and there is one conversation: the whole pool is for it, and nothing is rounded"

@@ -7,8 +7,9 @@ from typing import Any
 
 from engine.config import EngineConfig
 from engine.device import compute_dtype, find_device
+from engine.errors import ConfigError
 from engine.kv_cache import default_cap, free_memory
-from engine.kv_choice import choose_format
+from engine.kv_choice import GATES, choose_format
 from engine.locate import model_folder
 from engine.model.config import ModelConfig
 from kernels.kv_format import KVFormat
@@ -26,6 +27,8 @@ class PlanReport:
     weight_file_bytes: int
     weights: WeightMemory
     plan: MemoryPlan
+    max_sequences: int
+    """That run at the same time, whatever the pool holds."""
     measured_token_bytes: float
     free_bytes: int
     """Of the machine's memory, before the model is loaded."""
@@ -52,6 +55,7 @@ class PlanReport:
             "measured_token_bytes": self.measured_token_bytes,
             "free_bytes": self.free_bytes,
             "needed_bytes": self.needed_bytes,
+            "max_sequences": self.max_sequences,
             "fits": self.needed_bytes <= self.free_bytes,
             "most_conversations": self.most,
             "profile": self.profile,
@@ -66,17 +70,21 @@ def survey(config: EngineConfig, context: int | None, conversations: int) -> Pla
     shape, dtype = ModelConfig.read(folder), compute_dtype(config.dtype, device)
     format, _ = choose_format(config.kv_dtype, shape, folder, dtype)
     context = context or config.context_length or shape.context_length
+    if context > shape.context_length and shape.rope.kind != "dynamic":
+        raise ConfigError(f"{context:,} tokens of context are more than the {shape.context_length:,} of the model")
     weights = weight_memory(folder, shape, config, device, format)
     pool = default_cap(device, weights.total) if config.kv_memory is None else config.kv_memory
-    as_computed = plan(shape, KVFormat(dtype, dtype), context, 1, pool, config.block_size).need.kv_bytes
-    profile, reason = advise(as_computed, conversations, weights.step_bytes, pool)
+    planned = plan(shape, format, context, conversations, pool, config.block_size)
+    one, packed = planned.need.kv_bytes // conversations, config.kv_dtype in GATES
+    profile, reason = advise(one, conversations, weights.step_bytes, pool, packed)
     return PlanReport(
         model=str(config.model),
         shape=shape,
         kv_format=format,
         weight_file_bytes=sum(file.stat().st_size for file in weight_files(folder)),
         weights=weights,
-        plan=plan(shape, format, context, conversations, pool, config.block_size),
+        max_sequences=config.max_sequences,
+        plan=planned,
         measured_token_bytes=measured_token_bytes(shape, format, config.block_size, device),
         free_bytes=free_memory(device),
         profile=profile,

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvchat.cli.options import Options, not_empty, pass_options
+from kvchat.cli.options import TEXT, Options, not_empty, pass_options
 
 if TYPE_CHECKING:
     from engine.calibrate import Outcome, Trial
 
 
 @click.command("calibrate")
-@click.argument("model", metavar="[MODEL]", required=False, callback=not_empty)
+@click.argument("model", metavar="[MODEL]", required=False, type=TEXT, callback=not_empty)
 @click.option(
     "--text",
     metavar="FILE",

@@ -29,7 +29,7 @@ def chat(options: Options, continue_last: bool) -> None:
         client = ProcessClient(settings.config.engine, paths.log_dir() / "engine.log")
         app = KvChatApp(settings.config, store, client, settings.personas, options.config)
         if last:
-            app.workspace.activate(app.workspace.open_stored(last.id))
+            app.workspace.continue_with(last.id)
         try:
             app.run()
         finally:

@@ -75,7 +75,19 @@ def _problems(config: Config, path: Path) -> Iterator[ConfigError]:
         load_personas().named(config.persona)
     except ConfigError as error:
         yield file.error("", "persona", str(error))
+    if config.engine.device != "auto":
+        yield from _device_problems(config.engine.device, file)
     yield from _model_problems(config, file)
+
+
+def _device_problems(device: str, file: TomlFile) -> Iterator[ConfigError]:
+    from engine.device import find_device
+    from engine.errors import EngineError
+
+    try:
+        find_device(device)
+    except EngineError as error:
+        yield file.error("engine", "device", str(error).removeprefix("device "))
 
 
 def _model_problems(config: Config, file: TomlFile) -> Iterator[ConfigError]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kvchat.cli.options import Options, not_empty, pass_options
+from kvchat.cli.options import TEXT, Options, not_empty, pass_options
 
 if TYPE_CHECKING:
     from kvchat.store import Conversation, Store
@@ -20,7 +20,7 @@ HITS = 50
 
 
 @click.command("export")
-@click.argument("conversation_id", metavar="[ID]", required=False, callback=not_empty)
+@click.argument("conversation_id", metavar="[ID]", required=False, type=TEXT, callback=not_empty)
 @click.option("--all", "everything", is_flag=True, help="Every conversation of the history.")
 @click.option(
     "--format",
@@ -51,8 +51,11 @@ def export_command(conversation_id: str | None, everything: bool, format: str | 
     try:
         format = format or (format_of(output) if output else "markdown")
         with Store.open() as store:
-            wanted = _written(store)[::-1] if everything else [_chosen(store, conversation_id)]
-            text = render([store.copy_of(conversation.id) for conversation in wanted], format)
+            wanted = _all(store)[::-1] if everything else [_chosen(store, conversation_id)]
+            copies = [copy for conversation in wanted if (copy := store.copy_of(conversation.id)).messages]
+        if not copies:
+            raise click.ClickException("there is nothing to export: no message was written yet")
+        text = render(copies, format)
         if output:
             save(output, text)
         elif sys.stdout.isatty():
@@ -89,14 +92,13 @@ def import_command(options: Options, file: Path) -> None:
 
 
 @click.command("search")
-@click.argument("text", metavar="TEXT", nargs=-1, required=True)
+@click.argument("text", metavar="TEXT", nargs=-1, required=True, type=TEXT)
 def search_command(text: tuple[str, ...]) -> None:
     """Find conversations by words of their titles and messages.
 
     Every word must occur, the last one may be unfinished. What is found has the beginning of its id, for kvchat export.
     """
     from kvchat.store import Store
-    from kvchat.tui.format import printable
 
     words = " ".join(text)
     if not words.strip():
@@ -105,23 +107,22 @@ def search_command(text: tuple[str, ...]) -> None:
         hits = store.search(words, HITS)
     for hit in hits:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(hit.conversation.updated_at))
-        title = printable(hit.conversation.title) or "New chat"
-        print(f"{hit.conversation.id[:ID_LENGTH]}  {when}  {title}")
+        print(f"{hit.conversation.id[:ID_LENGTH]}  {when}  {_line(hit.conversation.title) or 'New chat'}")
         if hit.message:
-            print(f"          {hit.message.role}: {' '.join(printable(hit.snippet).split())}")
+            print(f"          {hit.message.role}: {_line(hit.snippet)}")
     if not hits:
         raise click.ClickException(f"nothing found with {words!r}")
 
 
-def _written(store: Store) -> list[Conversation]:
-    """The conversations with messages, archived ones too, the last one first."""
-    return [each for each in store.conversations(include_archived=True) if each.leaf_id is not None]
+def _all(store: Store) -> list[Conversation]:
+    """Archived ones too, the last one first."""
+    return store.conversations(include_archived=True)
 
 
 def _chosen(store: Store, beginning: str | None) -> Conversation:
     if beginning is None:
         return store.last_conversation()
-    found = [each for each in _written(store) if each.id.startswith(beginning.lower())]
+    found = [each for each in _all(store) if each.id.startswith(beginning.lower())]
     if not found:
         raise click.ClickException(
             f"no conversation has an id that begins with '{beginning}'; kvchat search finds them"
@@ -131,6 +132,13 @@ def _chosen(store: Store, beginning: str | None) -> Conversation:
             f"{len(found)} conversations have ids that begin with '{beginning}': write more of it"
         )
     return found[0]
+
+
+def _line(text: str) -> str:
+    """A text of the history on one line of the terminal."""
+    from kvchat.tui.format import printable
+
+    return " ".join(printable(text).split())
 
 
 def _count(number: int) -> str:

@@ -100,10 +100,6 @@ def _interrupted(*_: object) -> None:
 
 
 def _question(prompt: str) -> str:
-    try:
-        prompt.encode()
-    except UnicodeEncodeError:
-        raise click.UsageError("the prompt is not valid UTF-8") from None
     question = "\n\n".join(part for part in (prompt.strip(), _piped().strip("\r\n")) if part)
     if not question.strip():
         raise click.UsageError("the prompt is empty")

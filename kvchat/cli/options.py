@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -27,6 +28,21 @@ class Options:
     config: Path | None = None
 
 
+class _Text(click.types.StringParamType):
+    """What is stored, sent to the engine or compared; paths are of any bytes."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = super().convert(value, param, ctx)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.fail("it is not valid UTF-8", param, ctx)
+        return text
+
+
+TEXT = _Text()
+
+
 def not_empty(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     """A callback for a flag or an argument."""
     if value is not None and not value.strip():
@@ -41,6 +57,13 @@ def finite(_: click.Context, __: click.Parameter, value: float | None) -> float 
     return value
 
 
+model_option = click.option(
+    "--model",
+    metavar="NAME",
+    type=TEXT,
+    callback=not_empty,
+    help="An installed model, or the path of a model folder.",
+)
 kv_dtype_option = click.option(
     "--kv-dtype",
     metavar="DTYPE",

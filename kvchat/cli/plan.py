@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kvchat.cli.options import Options, kv_dtype_option, not_empty, pass_options
+from kvchat.cli.options import Options, kv_dtype_option, model_option, pass_options
 
 if TYPE_CHECKING:
     from kvchat.bench.memory_plan import Need
     from kvchat.bench.plan_report import PlanReport
 
 
+MOST = 1_000_000_000
+"""Of what may be asked for."""
+
+
 @click.command("plan")
-@click.option("--model", metavar="NAME", callback=not_empty, help="An installed model, or the path of a model folder.")
+@model_option
 @click.option(
-    "--context", metavar="N", type=click.IntRange(min=1), help="Tokens of each conversation: the model's most."
+    "--context", metavar="N", type=click.IntRange(1, MOST), help="Tokens of each conversation: the model's most."
 )
-@click.option("--conversations", metavar="N", type=click.IntRange(min=1), default=1, help="At the same time: 1.")
+@click.option("--conversations", metavar="N", type=click.IntRange(1, MOST), default=1, help="At the same time: 1.")
 @kv_dtype_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @pass_options
@@ -54,9 +58,10 @@ def _text(report: PlanReport) -> str:
         held += f", {_size(weights.embedding_bytes)} of embeddings"
     per_head = planned.token_bytes // (shape.n_layer * shape.n_kv_head)
     fits = report.needed_bytes <= report.free_bytes
-    room = (
-        f", with room for {report.most:,} such conversations in a larger engine.kv_memory" if fits else ": too little"
-    )
+    room = f", with room for {_conversations(report.most)} in a larger engine.kv_memory" if fits else ": too little"
+    bound = "more wait their turn"
+    if report.max_sequences < planned.fitting:
+        bound = f"engine.max_sequences lets {report.max_sequences:,} run, {bound}"
     return "\n".join(
         (
             f"{report.model}: weights in memory {held}; files of {_size(report.weight_file_bytes)}",
@@ -67,13 +72,17 @@ def _text(report: PlanReport) -> str:
             "",
             table(rows),
             "",
-            f"The pool here, {_size(planned.pool_bytes)}, holds {planned.fitting:,} conversations of "
-            f"{planned.need.context:,} tokens at once; more wait their turn.",
+            f"The pool here, {_size(planned.pool_bytes)}, holds {_conversations(planned.fitting)} of "
+            f"{planned.need.context:,} tokens at once; {bound}.",
             f"Weights and what was asked for take {_size(report.needed_bytes)}; "
             f"{_size(report.free_bytes)} are free{room}.",
             f"Profile: {report.profile}, for {PROFILES[report.profile].pattern}: {report.reason}.",
         )
     )
+
+
+def _conversations(count: int) -> str:
+    return f"{count:,} conversation{'s' * (count != 1)}"
 
 
 def _row(label: str, need: Need) -> tuple[str, str, str, str]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import click
 
+from kvchat.cli.explain import explain
 from kvchat.cli.root import root
 
 FAILED, USAGE, BROKEN_PIPE = 1, 2, 141
@@ -49,7 +50,7 @@ def _invoke(arguments: Sequence[str]) -> int:
     except Exception as error:
         if debug or (isinstance(error, OSError) and error.filename is None):
             raise
-        return _complain(_explain(error), FAILED)
+        return _complain(explain(error), FAILED)
     return 0
 
 
@@ -67,32 +68,3 @@ def _misuse(error: click.UsageError) -> str:
     if type(error) is click.UsageError or error.ctx is None:
         return message
     return f"{message} (see {error.ctx.command_path} --help)"
-
-
-def _explain(error: Exception) -> str:
-    from engine.errors import EngineError
-    from kvchat.store.errors import StoreError
-    from kvchat.toml_file import ConfigError
-
-    if isinstance(error, click.ClickException):
-        return error.format_message()
-    if isinstance(error, (EngineError, ConfigError, StoreError)):
-        return str(error)
-    if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}"
-    summary = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {summary}; this is a bug, {_log_traceback()}"
-
-
-def _log_traceback() -> str:
-    """Log the traceback being handled and say where it can be read."""
-    import logging
-
-    from kvchat.cli.logfile import log_to_file
-
-    try:
-        path = log_to_file()
-    except click.ClickException:
-        return "run it again with --debug to see where"
-    logging.getLogger(__name__).exception("unexpected error")
-    return f"the details are in {path}"

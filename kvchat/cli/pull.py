@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kvchat.cli.options import not_empty
+from kvchat.cli.options import TEXT, not_empty
 
 if TYPE_CHECKING:
     from kvchat.catalogue.progress import Progress
@@ -18,7 +18,7 @@ BAR_WIDTH = 24
 
 
 @click.command("pull")
-@click.argument("model", metavar="NAME|OWNER/REPO|PATH", callback=not_empty)
+@click.argument("model", metavar="NAME|OWNER/REPO|PATH", type=TEXT, callback=not_empty)
 def command(model: str) -> None:
     """Install a model.
 

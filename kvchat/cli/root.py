@@ -12,19 +12,23 @@ import click
 
 import kvchat
 from kvchat.cli import bench, calibrate, config, doctor, exchange, models, personas, plan, pull
-from kvchat.cli.options import Options, finite, kv_dtype_option, not_empty, profile_option
+from kvchat.cli.options import TEXT, Options, finite, kv_dtype_option, model_option, not_empty, profile_option
 
 
 @click.group(
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.option("-p", "--prompt", metavar="TEXT", help="Answer one question on stdout; piped stdin is appended to it.")
+@click.option(
+    "-p", "--prompt", metavar="TEXT", type=TEXT, help="Answer one question on stdout; piped stdin is appended to it."
+)
 @click.option("--json", "as_json", is_flag=True, help="With -p: print one JSON object, not the text.")
 @click.option("-c", "--continue", "continue_last", is_flag=True, help="Go on with the last conversation; with -p too.")
-@click.option("--model", metavar="NAME", callback=not_empty, help="An installed model, or the path of a model folder.")
-@click.option("--persona", metavar="NAME", callback=not_empty, help="The persona of the reply, or of new tabs.")
-@click.option("--system", metavar="TEXT", help="The system prompt, in place of the persona's.")
+@model_option
+@click.option(
+    "--persona", metavar="NAME", type=TEXT, callback=not_empty, help="The persona of the reply, or of new tabs."
+)
+@click.option("--system", metavar="TEXT", type=TEXT, help="The system prompt, in place of the persona's.")
 @click.option(
     "--temperature",
     metavar="T",
@@ -34,7 +38,7 @@ from kvchat.cli.options import Options, finite, kv_dtype_option, not_empty, prof
 )
 @click.option("--max-tokens", metavar="N", type=click.IntRange(min=1), help="The longest reply, in tokens.")
 @click.option("--seed", metavar="N", type=click.IntRange(min=0), help="The same seed gives the same reply.")
-@click.option("--device", metavar="DEVICE", help="Where the model runs: auto, cpu, cuda or cuda:N.")
+@click.option("--device", metavar="DEVICE", type=TEXT, help="Where the model runs: auto, cpu, cuda or cuda:N.")
 @kv_dtype_option
 @profile_option
 @click.option(

@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from engine.api import SamplingParams
-from kvchat.exchange.parts import Node, conversation, convert, grow, text_of
+from kvchat.exchange.parts import ForeignTime, Node, conversation, convert, grow, text_of
 from kvchat.store import ConversationCopy, MessageCopy
-from kvchat.store.copies import Time
 
 MARK = "mapping"
 """The key by which one of these conversations is known."""
@@ -32,7 +31,7 @@ class _Content(msgspec.Struct):
 class _Message(msgspec.Struct):
     author: _Author
     content: _Content
-    create_time: Time | None = None
+    create_time: ForeignTime | None = None
     recipient: str | None = "all"
     metadata: dict[str, Any] | None = None
 
@@ -53,8 +52,8 @@ class _Node(msgspec.Struct):
 class _Conversation(msgspec.Struct):
     mapping: dict[str, _Node]
     title: str | None = None
-    create_time: Time | None = None
-    update_time: Time | None = None
+    create_time: ForeignTime | None = None
+    update_time: ForeignTime | None = None
     current_node: str | None = None
     conversation_id: str | None = None
     id: str | None = None
@@ -71,12 +70,11 @@ def read(entry: Any, place: str, sampling: SamplingParams) -> ConversationCopy:
     messages, index_of = grow(
         {key: Node(node.parent, _copy(node, began)) for key, node in foreign.mapping.items()}, place
     )
-    last = len(messages) - 1 if messages else None
     return conversation(
         "chatgpt",
         foreign.conversation_id or foreign.id,
         messages,
-        index_of.get(foreign.current_node) if foreign.current_node else last,
+        index_of.get(foreign.current_node),
         sampling=sampling,
         title=foreign.title,
         system_prompt=next(filter(None, instructions), ""),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
@@ -63,8 +63,8 @@ def read(entry: Any, place: str, sampling: SamplingParams) -> ConversationCopy:
         index_of[above],
         sampling=sampling,
         title=foreign.name,
-        created_at=foreign.created_at.timestamp(),
-        updated_at=foreign.updated_at.timestamp(),
+        created_at=_seconds(foreign.created_at),
+        updated_at=_seconds(foreign.updated_at),
     )
 
 
@@ -75,5 +75,10 @@ def _copy(message: _Message) -> MessageCopy | None:
         parent=None,
         role="user" if message.sender == "human" else "assistant",
         text=message.shown,
-        created_at=message.created_at.timestamp(),
+        created_at=_seconds(message.created_at),
     )
+
+
+def _seconds(date: datetime) -> float:
+    """Since the epoch; a date without a time zone is in UTC."""
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()

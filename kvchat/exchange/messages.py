@@ -47,7 +47,7 @@ def read(entry: Any, place: str, sampling: SamplingParams) -> ConversationCopy:
         "messages",
         None,
         tuple(messages),
-        len(messages) - 1 if messages else None,
+        None,
         sampling=sampling,
         title=foreign.title,
         system_prompt="\n\n".join(instructions),

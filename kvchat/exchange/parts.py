@@ -7,18 +7,23 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from uuid import UUID, uuid5
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.api import SamplingParams
 from engine.errors import InvalidRequest
 from kvchat.conversation import title_of
 from kvchat.exchange.errors import ExchangeError
 from kvchat.store import ConversationCopy, MessageCopy
+from kvchat.store.copies import LATEST
 
 T = TypeVar("T")
+
+ForeignTime = Annotated[float, msgspec.Meta(le=LATEST)]
+"""Seconds since the epoch; `conversation` moves what is before it."""
 
 _NAMESPACE = UUID("5a0f4f43-6f0e-5c1b-9d57-3b0d5a7d6c11")
 
@@ -58,7 +63,7 @@ def grow(nodes: Mapping[str, Node], place: str) -> tuple[tuple[MessageCopy, ...]
         above, message = index_of[parent_of[key]], nodes[key].message
         index_of[key] = above if message is None else len(messages)
         if message is not None:
-            messages.append(msgspec.structs.replace(message, parent=above))
+            messages.append(replace(message, parent=above))
         waiting += children[key][::-1]
     if stray := [key for key in nodes if key not in index_of]:
         raise ExchangeError(f"{place}: message '{stray[0]}' is below itself")
@@ -79,12 +84,14 @@ def conversation(
     updated_at: float | None = None,
 ) -> ConversationCopy:
     """A conversation of another program. Its id comes from `key`, its id there, or else from what it says, so that
-    the same one always has the same id."""
+    the same one always has the same id. Without a `leaf` the last message is shown; times that the history cannot
+    hold become the nearest that it can."""
     if key is None:
         said = msgspec.json.encode([(system_prompt, title), [(message.role, message.text) for message in messages]])
         key = hashlib.sha256(said).hexdigest()
     title = " ".join((title or "").split())
     first = next((message.text for message in messages if message.role == "user"), "")
+    messages = tuple(replace(message, created_at=_clamped(message.created_at)) for message in messages)
     newest = max((message.created_at for message in messages), default=time.time())
     return ConversationCopy(
         id=str(uuid5(_NAMESPACE, f"{source}:{key}")),
@@ -93,11 +100,15 @@ def conversation(
         system_prompt=system_prompt,
         model=model,
         sampling=sampling,
-        created_at=newest if created_at is None else created_at,
-        updated_at=newest if updated_at is None else updated_at,
+        created_at=newest if created_at is None else _clamped(created_at),
+        updated_at=newest if updated_at is None else _clamped(updated_at),
         leaf=leaf,
         messages=messages,
     )
+
+
+def _clamped(time: float) -> float:
+    return min(max(time, 0.0), LATEST)
 
 
 def text_of(part: Any) -> str:

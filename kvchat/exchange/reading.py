@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
+from msgspec.structs import replace
+
 from engine.api import SamplingParams
 from kvchat.exchange import chatgpt, claude, messages, own
 from kvchat.exchange.errors import ExchangeError
@@ -28,7 +30,12 @@ def read_conversations(raw: bytes, sampling: SamplingParams) -> list[Conversatio
     found = [conversation for conversation in found if conversation.messages]
     if not found:
         raise ExchangeError("it holds no message")
-    return found
+    return [_shown(conversation) for conversation in found]
+
+
+def _shown(conversation: ConversationCopy) -> ConversationCopy:
+    """One that does not say what is shown shows its last message."""
+    return conversation if conversation.leaf is not None else replace(conversation, leaf=len(conversation.messages) - 1)
 
 
 def _read(entry: Any, place: str, sampling: SamplingParams) -> ConversationCopy:

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
     from kvchat.store.database import Database
 
-Time = Annotated[float, Meta(ge=0, le=253_402_300_799)]
-"""Seconds since the epoch, up to the year 9999."""
+LATEST = 253_402_300_799.0
+"""The end of the year 9999."""
+Time = Annotated[float, Meta(ge=0, le=LATEST)]
+"""Seconds since the epoch."""
 TokenId = Annotated[int, Meta(ge=0, lt=1 << 32)]
 
 
@@ -102,9 +104,11 @@ def fork_of(conversation: Conversation, path: Sequence[StoredMessage], title: st
 
 def _copy(conversation: Conversation, messages: Sequence[StoredMessage]) -> ConversationCopy:
     index_of = {message.id: index for index, message in enumerate(messages)}
+    last = messages[-1].id if messages else None  # of one that does not say what is shown
+    leaf_id = last if conversation.leaf_id is None else conversation.leaf_id
     return ConversationCopy(
         **{name: getattr(conversation, name) for name in _SHARED_CONVERSATION},
-        leaf=None if conversation.leaf_id is None else index_of[conversation.leaf_id],
+        leaf=None if leaf_id is None else index_of[leaf_id],
         messages=tuple(
             MessageCopy(
                 **{name: getattr(message, name) for name in _SHARED_MESSAGE},

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from kvchat.store.errors import UNWRITABLE, StoreError
+from kvchat.store.errors import StoreError, unwritable
 
 OPENING_TIMEOUT_S = 30.0
 
@@ -24,7 +24,7 @@ def opening(folder: Path) -> Iterator[None]:
     except Timeout as timeout:
         raise StoreError(f"{folder}: another kvchat has been opening the history for long: close it") from timeout
     except OSError as error:
-        raise StoreError(f"{folder}: {UNWRITABLE}") from error
+        raise unwritable(error, folder) from error
     try:
         yield
     finally:

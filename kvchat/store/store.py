@@ -17,7 +17,7 @@ from kvchat import paths
 from kvchat.store import deletion
 from kvchat.store.copies import ConversationCopy, add_copy, copy_of, fork_of
 from kvchat.store.database import Database
-from kvchat.store.errors import UNWRITABLE, StoreError
+from kvchat.store.errors import StoreError, unwritable
 from kvchat.store.instance import Instance, opening
 from kvchat.store.records import (
     CONVERSATION_COLUMNS,
@@ -67,7 +67,7 @@ class Store:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             locks.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"{path.parent}: {UNWRITABLE}") from error
+            raise unwritable(error, path.parent) from error
         with opening(locks):
             database = Database(path)
             store = cls(database, Instance(locks))

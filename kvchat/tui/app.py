@@ -174,7 +174,7 @@ class KvChatApp(App[None]):
                 self._can_restart, self._advice = True, ""
                 gc.freeze()  # what a start leaves would be looked through in every full collection, 0.1 s each
                 if engine.model and engine.model.kv_warning:
-                    self.notify(engine.model.kv_warning, title="Replies lose quality", severity="warning", markup=False)
+                    self.notify(engine.model.kv_warning, title="The KV cache", severity="warning", markup=False)
             case "failed":
                 self._advice = f"No engine: {engine.detail} · {self.key_of('restart_engine')} tries again"
             case "died" if self._can_restart:

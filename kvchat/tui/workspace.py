@@ -159,6 +159,13 @@ class Workspace:
             self._closed.remove(closed)
         return self._open(closed or Tab(conversation_id))
 
+    def continue_with(self, conversation_id: str) -> None:
+        """Show a conversation of the history, in place of a tab in which nothing was written. Raises StoreError."""
+        before, tab = self.active, self.open_stored(conversation_id)
+        self.activate(tab)
+        if before is not tab and _is_empty(before):
+            self.close(before)
+
     def history(self, words: str, limit: int, texts: bool = True) -> tuple[list[Stored], int | None]:
         """At most `limit` conversations that contain `words`, titles first, else all, the newest first; and how many
         more there are, None when the search did not look at all of them. Without `texts`, what is shown for want of
@@ -252,8 +259,7 @@ class Workspace:
         return next((each for each in self.personas.all if each.name == conversation.persona), None)
 
     def _forget_if_empty(self, tab: ConversationController) -> bool:
-        empty = not (tab.messages or tab.unsent or tab.can_undelete)
-        if empty:
+        if empty := _is_empty(tab):
             self._store.delete_conversation(tab.id)
         return empty
 
@@ -295,3 +301,7 @@ class Workspace:
         self._on_change(tab, change)
         if self._titler:
             self._titler.changed(tab, change)
+
+
+def _is_empty(tab: ConversationController) -> bool:
+    return not (tab.messages or tab.unsent or tab.can_undelete)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -69,18 +70,30 @@ def test_a_format_beyond_its_gate_comes_with_the_figure(folder: Path) -> None:
     assert choose("int8", folder)[1] == ""
 
 
-def test_a_calibration_of_other_weights_does_not_count(folder: Path) -> None:
+def test_a_calibration_goes_with_a_copy_of_the_model(folder: Path, tmp_path: Path) -> None:
     keep(folder, calibrated(folder))
-    os.utime(folder / "model.safetensors", (1, 1))
-    assert stored(folder) is None
-    assert choose("int4", folder)[0] == default_format("int4", ModelConfig.read(folder).head_dim)
+    copy = shutil.copytree(folder, tmp_path / "copy", copy_function=shutil.copyfile)
+    os.utime(copy / "model.safetensors", (1, 1))
+    assert choose("int8", copy) == (KVFormat(INT8, INT8), "")
+
+
+@pytest.mark.parametrize(("file", "changed"), [("config.json", b"\n "), ("model.safetensors", b"\x01")])
+def test_a_calibration_of_another_state_of_the_model_does_not_count_and_that_is_said(
+    folder: Path, file: str, changed: bytes
+) -> None:
+    keep(folder, calibrated(folder))
+    content = (folder / file).read_bytes()
+    (folder / file).write_bytes(content[:-1] + changed)
+    warning = "the calibration is of another state of the model: run kvchat calibrate"
+    assert choose("int4", folder) == (default_format("int4", 8), warning)
+    assert choose("auto", folder)[1] == ""
 
 
 def test_it_is_kept_in_the_cache_folder_where_the_model_cannot_be_written(folder: Path) -> None:
     (folder / "kv-calibration.json").mkdir()
     assert keep(folder, calibrated(folder))
     (folder / "kv-calibration.json").rmdir()
-    assert stored(folder) == calibrated(folder)
+    assert list(stored(folder)) == [calibrated(folder)]
 
 
 def test_a_damaged_calibration_is_one_line_that_says_what_to_do(folder: Path) -> None:
@@ -103,3 +116,9 @@ def test_a_format_that_does_not_fit_is_one_line_with_those_that_do(folder: Path,
     for kv_dtype in ("int4", "int8"):
         with pytest.raises(ConfigError, match=f"no {kv_dtype} format that fits this model, .* of 8 values: correct it"):
             choose(kv_dtype, folder)
+
+
+def test_int8_does_not_mean_fewer_bits(folder: Path) -> None:
+    keep(folder, Calibration(fingerprint(folder), 4096, {"int8": Choice(Groups(4, 8), INT8, 0.01, 0.01)}))
+    with pytest.raises(ConfigError, match="no int8 format that fits this model, whose groups are of 8 bits"):
+        choose("int8", folder)

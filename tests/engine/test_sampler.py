@@ -144,6 +144,14 @@ def test_many_draws_have_the_specified_frequencies(filters: dict[str, Any]) -> N
     assert chi_square < len(often) + 4 * np.sqrt(2 * len(often))
 
 
+@pytest.mark.filterwarnings("error")
+def test_any_temperature_is_computed() -> None:
+    logits = torch.tensor([[1.0, 30.0, -5.0, 2.0]]).expand(200, -1)
+    sampler = make(eos_ids=[2], temperature=1e308, top_p=1.0, seed=1, vocab=4, ignore_eos=True)
+    assert set(sample(logits, [sampler] * 200)) == {0, 1, 3}
+    assert make(temperature=1e308).next_draw().temperature < float("inf")
+
+
 def test_a_nucleus_of_thousands_of_tokens_is_exact() -> None:
     vocab, draws = 5000, 3000
     logits = torch.linspace(0, 1, vocab)
@@ -215,7 +223,7 @@ def test_a_bias_of_a_token_outside_the_vocabulary_is_refused_by_its_id(token: in
 
 @pytest.mark.parametrize("bias", [101.0, -101.0, float("inf"), float("nan")])
 def test_a_bias_out_of_range_is_refused(bias: float) -> None:
-    with pytest.raises(InvalidRequest, match="token 3 must be between -100 and 100"):
+    with pytest.raises(InvalidRequest, match="logit_bias .*(token 3 must be between -100 and 100|finite numbers)"):
         make(logit_bias={3: bias})
 
 

@@ -119,3 +119,14 @@ def test_a_reply_is_slowed_by_the_prompts_of_others_and_not_by_its_own() -> None
 
 def test_before_anything_ran_nothing_is_slow() -> None:
     assert diagnose(Reading.now(EngineStats(), None, None)).bottleneck == "none"
+
+
+def test_no_advice_is_to_do_what_has_been_done() -> None:
+    slow = Reading(ttft_s=0.1, tpot_s=0.2)
+    assert "pack the weights in 4 bits, or" in diagnose(slow).advice
+    packed = Reading(ttft_s=0.1, tpot_s=0.2, weights="int4 + int8", kv_dtype="int8", kv_share=0.2)
+    assert diagnose(packed).advice == "lower engine.max_sequences if many share a step or take a smaller model"
+    assert diagnose(Reading(tpot_s=0.2, kv_dtype="int8", kv_share=0.7)).advice == "keep contexts shorter"
+    assert diagnose(Reading(preemptions=1, kv_dtype="int4")).advice == (
+        "raise engine.kv_memory or lower engine.max_sequences"
+    )

@@ -79,3 +79,14 @@ def test_an_unknown_profile_is_refused_by_its_name(settings: Path, capsys: pytes
     assert 'key \'profile\': expected one of "chat", "documents", "writer", got "fast"' in capsys.readouterr().err
     assert run(["--profile", "fast", "config", "path"]) == 2
     assert "'fast' is not one of 'chat', 'documents', 'writer'" in capsys.readouterr().err
+
+
+def test_a_setting_that_does_not_go_with_the_profile_is_blamed_and_not_the_profiles_own(
+    settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings.write_text('profile = "documents"\n[engine]\nmax_sequences = 300')
+    assert run(["config", "check"]) == 1
+    assert capsys.readouterr().err == (
+        f"kvchat: {settings}:3: key 'engine.max_sequences': max_batch_tokens of the profile documents (256) must be "
+        "above max_sequences (300): set engine.max_batch_tokens\n"
+    )

@@ -29,7 +29,7 @@ EXPERIMENTS = (
     Experiment(
         "prefix",
         "A new tab on a persona of some hundred tokens answers much sooner when it reuses the keys and values of "
-        "another; on one of some ten tokens it gains little.",
+        "another; on one of fifty tokens it gains little.",
     ),
     Experiment(
         "gqa",

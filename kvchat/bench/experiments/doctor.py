@@ -9,7 +9,7 @@ import msgspec
 from engine.api import Event, Finished, ModelInfo
 from kvchat.bench.experiment import Result, Setup
 from kvchat.bench.figures import number
-from kvchat.bench.latency import Summary, percentile, pool_share, summarize
+from kvchat.bench.latency import Summary, percentile, pool_share, summarize, tail
 from kvchat.bench.load import Served, serve
 from kvchat.bench.mixes import Load
 from kvchat.bench.plot import Plot, Series
@@ -60,16 +60,19 @@ def read(served: Served, model: ModelInfo) -> Reading:
         preemptions=sum(each.preemptions for each in metrics),
         blocked=any(is_blocked(moment.stats) for moment in served.moments),
         kv_share=served.mean(lambda moment: kv_share(moment.stats, model)),
+        weights=model.weights,
+        kv_dtype=model.kv_dtype,
     )
 
 
 def _result(load: Load, reading: Reading, summary: Summary, served: Served) -> Result:
     found = diagnose(reading)
+    end = tail(summary.requests)
     ttft, tpot = summary.ttft_s.p95, summary.tpot_s.p95
     if found.bottleneck == "none":
         answer = (
             f"Nothing is slow here with {load}: the first token comes after {number(ttft)} s and the next ones every "
-            f"{number(1000 * tpot)} ms (p95), {number(summary.tokens_per_s)} tokens/s in all"
+            f"{number(1000 * tpot)} ms ({end}), {number(summary.tokens_per_s)} tokens/s in all"
         )
     else:
         answer = f"{_NAMES[found.bottleneck]}: {found.reason}. What helps: {found.advice}"
@@ -88,7 +91,7 @@ def _result(load: Load, reading: Reading, summary: Summary, served: Served) -> R
                 }.items()
             ],
         ),
-        ratios={"TTFT p95 / limit": ttft / SLOW_TTFT_S, "TPOT p95 / limit": tpot / SLOW_TPOT_S},
+        ratios={f"TTFT {end} / limit": ttft / SLOW_TTFT_S, f"TPOT {end} / limit": tpot / SLOW_TPOT_S},
         measured={
             "load": str(load),
             "diagnosis": asdict(found),
@@ -112,10 +115,20 @@ def _table(reading: Reading, summary: Summary) -> list[list[str]]:
     at_once = summary.tokens_per_s * summary.tpot_s.p50
     return [
         ["", "here", "slow from", "then look at"],
-        ["TTFT, p95", f"{number(summary.ttft_s.p95)} s", f"{SLOW_TTFT_S:g} s", "what it is made of"],
+        [
+            f"TTFT, {tail(summary.requests)}",
+            f"{number(summary.ttft_s.p95)} s",
+            f"{SLOW_TTFT_S:g} s",
+            "what it is made of",
+        ],
         ["  of it queued", f"{queued:.0%}", f"{QUEUED_SHARE:.0%}", "queueing, else prefill"],
         ["  new tokens read", number(reading.computed_tokens), "", "prefill"],
-        ["TPOT, p95", f"{number(1000 * summary.tpot_s.p95)} ms", f"{1000 * SLOW_TPOT_S:g} ms", "what a step does"],
+        [
+            f"TPOT, {tail(summary.requests)}",
+            f"{number(1000 * summary.tpot_s.p95)} ms",
+            f"{1000 * SLOW_TPOT_S:g} ms",
+            "what a step does",
+        ],
         ["  prompt tokens in a step", number(reading.chunk_tokens), f"{CHUNK_TOKENS}", "prefill beside it"],
         [
             "  keys and values, of what it reads",

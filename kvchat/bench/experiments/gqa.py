@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory, gettempdir
 
 import msgspec
 
+from engine.device import find_device
 from engine.engine import Engine
 from engine.locate import model_folder
 from kvchat.bench.decoding import STEPS, decode_rates
@@ -29,6 +30,7 @@ COPIES = 3
 
 def run(setup: Setup) -> Result:
     """Raises LeftOut where there is no room for a copy of the model."""
+    find_device(setup.config.device)  # before anything is written
     source, model = model_folder(setup.config.model), setup.model()
     weights = sum(path.stat().st_size for path in weight_files(source))
     if COPIES * weights > shutil.disk_usage(gettempdir()).free:

@@ -60,8 +60,10 @@ def _result(personas: list[int], times: dict[str, list[list[float]]]) -> Result:
         f"{number(middle[REUSED][-1])} ms instead of {number(middle[COMPUTED][-1])} ms, {factors[-1]:.0f} times sooner"
     )
     if len(personas) > 1:
-        little = "only " if saved[0] < LITTLE_MS else ""
-        answer += f"; behind {personas[0]:,} tokens reuse saves {little}{number(saved[0])} ms"
+        small = f"behind {personas[0]:,} tokens"
+        gain = f"{number(saved[0])} ms, {factors[0]:.1f} times sooner"
+        much = saved[0] >= LITTLE_MS
+        answer += f"; {small}, too, it gains much: {gain}" if much else f"; {small} it saves only {gain}"
     rows = [["persona, tokens", f"TTFT {REUSED}, ms", f"TTFT {COMPUTED}, ms", "sooner"]]
     for index, tokens in enumerate(personas):
         cells = (spread(ms[REUSED][index]), spread(ms[COMPUTED][index]), f"{factors[index]:.1f}x")

@@ -58,6 +58,20 @@ def _first_token(engine: Engine, prompt: tuple[int, ...]) -> float:
     return perf_counter() - started
 
 
+def _grows(factor: float) -> str:
+    return f"grows {factor:.1f}-fold" if round(factor, 1) > 1 else "does not grow"
+
+
+def _why(info: ModelInfo, short: int, long: int, growth: float) -> str:
+    """Whether what a step reads accounts for the larger part of the growth of its time."""
+    kv, weights = info.kv_token_bytes * long, info.weight_bytes
+    more = (weights + kv) / (weights + info.kv_token_bytes * short)
+    read = f"{number(kv / 1e6)} MB of keys and values a step, beside {number(weights / 1e6)} MB of weights"
+    if more - 1 >= (growth - 1) / 2:
+        return f"because behind {long:,} tokens this model reads {read}"
+    return f"and not because of what is read: {read}, are {more:.2f} times as much as behind {short:,} tokens"
+
+
 def _result(info: ModelInfo, lengths: list[int], times: dict[str, list[list[float]]]) -> Result:
     seconds = {name: [median(values) for values in column] for name, column in times.items()}
     last = len(lengths) - 1
@@ -66,15 +80,11 @@ def _result(info: ModelInfo, lengths: list[int], times: dict[str, list[list[floa
     growth = {name: ratio(column[last], column[base]) for name, column in times.items()}
     factors = [ratio(slow, fast) for slow, fast in zip(times["without"], times["with"], strict=True)]
     answer = (
-        f"From {short} to {long} tokens of context the time of a token grows {growth['without']:.1f}-fold without a KV "
-        f"cache and {growth['with']:.1f}-fold with one, which makes it {factors[last]:,.0f} times faster at {long}"
+        f"From {short} to {long} tokens of context the time of a token {_grows(growth['without'])} without a KV "
+        f"cache and {_grows(growth['with'])} with one, with which it is {number(factors[last])} times faster at {long}"
     )
     if growth["with"] > FLAT:
-        answer += (
-            f"; that is not flat, because behind {long} tokens this model reads "
-            f"{number(info.kv_token_bytes * lengths[last] / 1e6)} MB of keys and values a step, beside "
-            f"{number(info.weight_bytes / 1e6)} MB of weights"
-        )
+        answer += f"; that is not flat, {_why(info, lengths[base], lengths[last], growth['with'])}"
     rows = [["context", "with, ms a token", "without, ms a token", "without / with"]]
     for index, length in enumerate(lengths):
         mine = {name: [1000 * value for value in column[index]] for name, column in times.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import isfinite
 
 from engine.kv_choice import GATES
 from kvchat.bench.experiment import Table
@@ -39,15 +40,6 @@ class Report:
     plan: Plan
     seed: int
     columns: dict[str, Column]
-
-    def failed(self, kv_dtype: str) -> list[Loss]:
-        """Where a format loses more than its gate allows."""
-        gate = GATES[kv_dtype]
-        return [
-            loss
-            for loss in self.columns[kv_dtype].losses
-            if loss.perplexity > gate.perplexity or loss.divergence > gate.divergence
-        ]
 
 
 def table(report: Report) -> Table:
@@ -107,10 +99,18 @@ def answer(report: Report) -> str:
     for kv_dtype in GATES:
         column = report.columns[kv_dtype]
         text = f"{kv_dtype} takes {column.token_bytes / report.columns['auto'].token_bytes:.0%} of the memory"
-        worst = max(column.losses, key=lambda loss: loss.perplexity, default=None)
-        if worst is not None:
-            verdict = "more than" if report.failed(kv_dtype) else "within"
-            text += f" and changes perplexity by {worst.perplexity:+.2%} at most, {verdict} its limit of "
-            text += f"{GATES[kv_dtype].perplexity:.1%}"
+        if column.losses:
+            gate = GATES[kv_dtype]
+            perplexity = max(abs(loss.perplexity) for loss in column.losses)
+            divergence = max(loss.divergence for loss in column.losses)
+            text += f" and changes perplexity by {perplexity:.2%} at most, {_verdict(perplexity, gate.perplexity)} "
+            text += f"its limit of {gate.perplexity:.1%}"
+            if isfinite(gate.divergence):
+                text += f", with a KL of {divergence:.4f}, {_verdict(divergence, gate.divergence)} its limit of "
+                text += f"{gate.divergence:.4f}"
         said.append(text)
     return "; ".join(said) + "."
+
+
+def _verdict(value: float, limit: float) -> str:
+    return "within" if value <= limit else "more than"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import randrange
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from kvchat.cli.options import Options, not_empty, pass_options
+from kvchat.cli.options import Options, model_option, pass_options
 from kvchat.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
 
 PLOT_WIDTH, PLOT_HEIGHT = 90, 18
 _FILE = click.Path(dir_okay=False, path_type=Path)
+_NO_ARGUMENTS = ("as_json", "png", "svg", "report", "model")
+"""Options that change nothing in what is measured, and the model, which is among the flags."""
+MAX_SEED = 2**63 - 1
+"""Of torch's generators and of TOML."""
 
 
 def _in_a_folder(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
@@ -28,13 +35,21 @@ def _in_a_folder(_: click.Context, __: click.Parameter, path: Path | None) -> Pa
     return path
 
 
+def _drawn(_: click.Context, __: click.Parameter, seed: int | None) -> int:
+    return randrange(1 << 31) if seed is None else seed
+
+
 def setup_options(command: Callable[..., Any]) -> Any:
     """What is measured: --quick, --model, --seed."""
     for option in (
-        click.option("--seed", metavar="N", type=click.IntRange(min=0), default=0, help="Of what is drawn: 0."),
         click.option(
-            "--model", metavar="NAME", callback=not_empty, help="An installed model, or the path of a model folder."
+            "--seed",
+            metavar="N",
+            type=click.IntRange(0, MAX_SEED),
+            callback=_drawn,
+            help="Of what is drawn; else a new one, which is printed.",
         ),
+        model_option,
         click.option("--quick", is_flag=True, help="Fewer and shorter measurements."),
     ):
         command = option(command)
@@ -64,19 +79,40 @@ class Asked:
     png: Path | None = None
     svg: Path | None = None
 
-    def setup(self, progress: ProgressLine) -> Setup:
-        """Raises what `resolve` raises."""
+    def setup(self, progress: ProgressLine, without: Sequence[str] = ()) -> Setup:
+        """What the command in progress was asked, but for the arguments `without`. Raises what `resolve` raises."""
+        from kvchat import paths
         from kvchat.bench.experiment import Setup
         from kvchat.cli.settings import resolve
 
         options = replace(self.options, model=self.model or self.options.model)
+        config, file = resolve(options).config, options.config or paths.config_file()
         return Setup(
-            config=resolve(options).config.engine,
+            config=config.engine,
             quick=self.quick,
             seed=self.seed,
             progress=progress.bar,
-            flags=_flags(options),
+            flags=_flags(replace(options, model=config.model)),
+            arguments=arguments(without),
+            profile=config.profile,
+            config_file=str(file) if file.exists() else None,
         )
+
+
+def arguments(without: Sequence[str] = ()) -> list[str]:
+    """What the command in progress was given, to be given again."""
+    context = click.get_current_context()
+    given: list[str] = []
+    for option in context.command.params:
+        name = option.name or ""
+        # A seed was drawn if none was given.
+        was_given = name == "seed" or context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if not was_given or name in (*without, *_NO_ARGUMENTS):
+            continue
+        value = context.params[name]
+        for each in value if option.multiple else (value,):
+            given += [option.opts[0]] if each is True else [option.opts[0], str(each)]
+    return given
 
 
 def command_for(experiment: Experiment) -> click.Command:
@@ -101,6 +137,8 @@ def perform(experiment: Experiment, asked: Asked, run: Callable[[Setup], Result]
     try:
         if asked.png or asked.svg:
             require_matplotlib()
+        for path in filter(None, (asked.png, asked.svg)):
+            _try_to_write(path)
         outcome = experiment.perform(asked.setup(progress), run)
     except (LeftOut, PlotError) as error:
         raise click.ClickException(str(error)) from None
@@ -113,6 +151,14 @@ def perform(experiment: Experiment, asked: Asked, run: Callable[[Setup], Result]
         save(outcome.result.plot, asked.svg, "svg", outcome.claim)
 
 
+def _try_to_write(path: Path) -> None:
+    """Raises OSError before anything is measured for a file that cannot be written."""
+    was_there = path.exists()
+    path.open("ab").close()
+    if not was_there:
+        path.unlink()
+
+
 def shown(outcome: Outcome) -> str:
     """The claim, the answer, the table and the plot, for a terminal."""
     from kvchat.bench.plot import draw
@@ -123,7 +169,7 @@ def shown(outcome: Outcome) -> str:
     parts = [
         f"{outcome.experiment}: {outcome.claim}\n{result.answer}",
         table(result.table),
-        draw(result.plot, width, PLOT_HEIGHT, colour=sys.stdout.isatty()),
+        draw(result.plot, width, PLOT_HEIGHT, colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")),
         "\n".join((*result.notes, outcome.record())),
     ]
     return "\n\n".join(parts)

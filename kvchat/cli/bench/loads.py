@@ -15,6 +15,9 @@ from kvchat.cli.bench.experiment import Asked, output_options, perform, setup_op
 from kvchat.cli.options import Options, finite, pass_options
 
 MIXES = ("chat", "documents", "writer", "blend")
+RATES = (0.001, 1000.0)
+MAX_REQUESTS = 10_000
+MAX_SECONDS = 86_400
 
 
 def _load_options(command: Callable[..., Any]) -> Any:
@@ -22,15 +25,17 @@ def _load_options(command: Callable[..., Any]) -> Any:
         click.option(
             "--duration",
             metavar="S",
-            type=click.FloatRange(min=0, min_open=True),
+            type=click.FloatRange(0, MAX_SECONDS, min_open=True),
             callback=finite,
             help="Let requests arrive for so many seconds.",
         ),
-        click.option("--requests", metavar="N", type=click.IntRange(min=1), help="Let so many requests arrive."),
+        click.option(
+            "--requests", metavar="N", type=click.IntRange(1, MAX_REQUESTS), help="Let so many requests arrive."
+        ),
         click.option(
             "--rate",
             metavar="R",
-            type=click.FloatRange(min=0, min_open=True),
+            type=click.FloatRange(*RATES),
             callback=finite,
             help="Requests a second, on average.",
         ),
@@ -63,6 +68,9 @@ def _command(experiment: Experiment) -> click.Command:
         from kvchat.bench.mixes import Load
 
         load = Load.of(mix, asked["quick"], rate, requests, duration)
+        if duration is not None and load.rate * duration > MAX_REQUESTS:
+            problem = f"{duration:g} s at {load.rate:g} requests a second are more than {MAX_REQUESTS:,} requests"
+            raise click.UsageError(f"{problem}: lower --duration or --rate")
         run = import_module(f"kvchat.bench.experiments.{experiment.name}").run
         perform(experiment, Asked(options=options, **asked), partial(run, load=load))
 

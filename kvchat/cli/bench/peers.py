@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kvchat.bench.experiment import Result, Setup
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+PEER_OPTIONS = ("llama_cpp", "ggufs", "quantize", "openvino_python")
 
 
 def peer_options(command: Callable[..., Any]) -> Any:

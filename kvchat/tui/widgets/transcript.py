@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.events import Click, Show
 from textual.message import Message
-from textual.widget import Widget
+from textual.widget import MountError, Widget
 
 from kvchat.conversation import ConversationController
 from kvchat.fork import Fork
@@ -148,11 +148,16 @@ class Transcript(SteadyScroll, can_focus=False):
             self._stale = False
             self._messages = list(self.controller.messages)
             extents = self._extents()
-            with self.app.batch_update():
-                await self._mount_messages(self._view(extents).wanted(extents, self._window))
-                self._show_gaps()
-                await self._show_queue()
-                await self._show_messages()
+            try:
+                with self.app.batch_update():
+                    await self._mount_messages(self._view(extents).wanted(extents, self._window))
+                    self._show_gaps()
+                    await self._show_queue()
+                    await self._show_messages()
+            except MountError:
+                if self.is_attached and self.app.is_running:
+                    raise
+                return  # the tab was closed, or the program ended, between two of these
         self.call_after_refresh(self._look_around)
 
     # Which messages are mounted

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import xml.etree.ElementTree as xml
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from engine.config import EngineConfig
 from kvchat import paths
+from kvchat.bench.experiment import LeftOut, Result, Setup
 from kvchat.bench.experiments import EXPERIMENTS
+from kvchat.bench.plot import Plot, Series
+from kvchat.cli.bench.experiment import shown
 from kvchat.cli.program import run
+from kvchat.profiles import PROFILES
 
 SETTINGS = '[engine]\ndtype = "float32"\nkv_memory = 4_000_000\n'
 
@@ -48,6 +55,7 @@ def test_json_and_the_plot_in_files(small_model: Path, tmp_path: Path, capsys: p
     ("arguments", "words"),
     [
         (["bench", "paged", "--seed", "-1"], "-1 is not in the range"),
+        (["bench", "paged", "--seed", "9" * 22], "is not in the range"),
         (["bench", "paged", "--model", " "], "it must not be empty"),
         (["bench", "paged", "--png", "/nowhere/plot.png"], "there is no folder /nowhere"),
         (["bench", "all"], "--report"),
@@ -103,10 +111,86 @@ def test_all_writes_a_report_with_plots_and_goes_on_after_a_failure(
     assert "| recompute | Failed: kv_memory of 1 bytes holds no block" in report
     assert "| peers | Left out: the other engines need the model: --gguf or --quantize. |" in report
     assert "| batching | Left out: the context of 300 tokens is shorter than 304. |" in report
-    for words in ("## paged\n", "](paged.svg)", "`kvchat bench paged --quick ", "| blocks |"):
+    for words in ("## paged\n", "](paged.svg)", " bench paged --quick`", "| blocks |"):
         assert words in report
     assert json.loads((folder / "paged.json").read_text())["answer"] in report
     assert xml.parse(folder / "paged.svg")
+
+
+def test_a_report_is_refused_before_anything_is_measured_where_it_would_be_lost(
+    small_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "report.md").write_text("mine")
+    (tmp_path / "file").touch()
+    for folder, words in (
+        (tmp_path, f"{tmp_path / 'report.md'} is there, and two runs would be mixed in it: choose an empty folder"),
+        (tmp_path / "file" / "report", f"{tmp_path / 'file' / 'report'}: Not a directory"),
+    ):
+        assert run(["bench", "all", "--quick", "--model", str(small_model), "--report", str(folder)]) == 1
+        assert capsys.readouterr().err.splitlines() == [f"kvchat: {words}"]
+    assert (tmp_path / "report.md").read_text() == "mine"
+
+
+def test_a_plot_that_cannot_be_written_is_refused_before_anything_is_measured(
+    small_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["bench", "recompute", "--model", str(small_model), "--svg", "/proc/plot.svg"]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("kvchat: /proc/plot.svg: ")
+
+
+def test_all_goes_on_after_what_nobody_expected_and_what_cannot_be_saved(
+    small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(setup: Setup) -> Result:
+        raise ZeroDivisionError("of a bug")
+
+    def short(setup: Setup) -> Result:
+        (tmp_path / "paged.json").mkdir()  # where its measurements belong
+        return Result(
+            answer="Done.", table=[["a"]], plot=Plot(x="", y="", series=[Series("", [1], [1])]), ratios={}, measured={}
+        )
+
+    def left_out(setup: Setup) -> Result:
+        raise LeftOut("no need")
+
+    for experiment in EXPERIMENTS:
+        module = import_module(f"kvchat.bench.experiments.{experiment.name.replace('-', '_')}")
+        monkeypatch.setattr(module, "run", {"recompute": broken, "paged": short}.get(experiment.name, left_out))
+    assert run(["bench", "all", "--model", str(small_model), "--report", str(tmp_path)]) == 1
+    printed = capsys.readouterr()
+    first, second, third, *_ = printed.out.splitlines()
+    assert first.startswith("recompute: Failed: ZeroDivisionError: of a bug; this is a bug, the details are in ")
+    assert (second, third) == ("paged: Done.", "batching: Left out: no need.")
+    assert f"kvchat: paged cannot be saved: {tmp_path / 'paged.json'}: Is a directory" in printed.err.splitlines()
+    assert printed.err.splitlines()[-1].startswith("kvchat: failed: recompute, paged; ")
+    assert "| paged | Done. |" in (tmp_path / "report.md").read_text()
+    assert "ZeroDivisionError: of a bug" in (paths.log_dir() / "kvchat.log").read_text()
+
+
+def test_what_was_measured_can_be_measured_again(
+    small_model: Path, settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--model", str(small_model), "--profile", "documents"]
+    given = ["bench", "mixed", "--mix", "chat", "--rate", "40.0", "--requests", "2", "--quick", "--seed", "3"]
+    assert run([*flags, *given, "--json"]) == 0
+    outcome = json.loads(capsys.readouterr().out)
+    again = shlex.split(outcome["command"])
+    assert again[: 1 + len(flags)] == ["kvchat", *flags] and sorted(again[1 + len(flags) :]) == sorted(given)
+    assert (outcome["profile"], outcome["config_file"]) == ("documents", str(settings))
+    assert outcome["settings"] == PROFILES["documents"].settings | {"dtype": "float32", "kv_memory": 4_000_000}
+
+
+def test_a_plot_is_coloured_on_a_terminal_that_wants_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = Result(
+        answer="", table=[["a"]], plot=Plot(x="", y="", series=[Series("s", [1, 2], [1, 2])]), ratios={}, measured={}
+    )
+    outcome = EXPERIMENTS[0].perform(Setup(config=EngineConfig("m")), lambda setup: result)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert "\x1b" in shown(outcome)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in shown(outcome)
 
 
 def test_help_names_every_experiment_with_its_claim(capsys: pytest.CaptureFixture[str]) -> None:

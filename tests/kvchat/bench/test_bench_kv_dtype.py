@@ -13,6 +13,9 @@ import pytest
 from engine.kv_choice import Calibration, Choice, keep
 from engine.model.beside import fingerprint
 from kernels.kv_format import Groups
+from kvchat.bench.kv_dtype.plan import QUICK
+from kvchat.bench.kv_dtype.quality import Loss
+from kvchat.bench.kv_dtype.report import Column, Report, answer
 from kvchat.cli.program import run
 
 
@@ -77,3 +80,14 @@ def test_one_shot_says_on_stderr_what_the_cache_costs_when_that_is_too_much(home
         assert json.loads(done.stdout)["kv"]["dtype"] == kv_dtype
         said = [line for line in done.stderr.decode().splitlines() if "perplexity +4.2% by the int4 KV cache" in line]
         assert len(said) == lines == len(done.stderr.splitlines())
+
+
+def test_the_sentence_names_the_limit_that_failed() -> None:
+    losses = {"int8": Loss(512, -0.0009, 0.0025, 0.0, 1.0), "int4": Loss(512, 0.04, 0.1, 0.0, 1.0)}
+    columns = {"auto": Column("float16", 100, 100.0)}
+    columns |= {name: Column(name, 50, 50.0, losses=[loss]) for name, loss in losses.items()}
+    assert answer(Report("m", 1024, QUICK, 0, columns)) == (
+        "int8 takes 50% of the memory and changes perplexity by 0.09% at most, within its limit of 0.1%, with a KL of "
+        "0.0025, more than its limit of 0.0020; int4 takes 50% of the memory and changes perplexity by 4.00% at most, "
+        "more than its limit of 3.0%."
+    )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from engine.api import GenerationRequest, SamplingParams
+from engine.api import GenerationRequest, ModelInfo, SamplingParams
 from engine.config import EngineConfig
+from engine.errors import ConfigError
 from engine.model.config import ModelConfig
 from kvchat.bench.experiment import LeftOut, Outcome, Setup
 from kvchat.bench.experiments import EXPERIMENTS, batching, gqa, paged, prefix, recompute
@@ -42,14 +45,18 @@ def test_an_outcome_has_an_answer_a_table_a_plot_and_a_record(outcomes: dict[str
     assert all(len(series.x) == len(series.y) > 1 for series in result.plot.series)
     assert all(series.name in draw(result.plot) for series in result.plot.series)
     assert result.ratios and all(ratio >= 0 for ratio in result.ratios.values())
-    assert "small, quick, seed 3, " in outcome.record() and "torch" in outcome.record()
+    assert (
+        "small, profile chat, dtype float32, kv_memory 4194304, threads 1, quick, seed 3, " in outcome.record()
+        and "torch" in outcome.record()
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_outcome_is_one_flat_object_in_json(outcomes: dict[str, Outcome], name: str) -> None:
     plain = json.loads(json.dumps(outcomes[name].as_json()))
     assert list(plain) == [
-        *("experiment", "claim", "model", "quick", "seed", "started", "seconds", "machine"),
+        *("experiment", "claim", "command", "model", "profile", "settings", "config_file"),
+        *("quick", "seed", "started", "seconds", "machine"),
         *("answer", "table", "plot", "ratios", "measured", "notes"),
     ]
     assert plain["experiment"] == name and plain["machine"]["versions"]["kvchat"]
@@ -160,3 +167,32 @@ def test_figures_have_three_digits_and_their_spread() -> None:
         "4,567",
     ]
     assert spread([2.0]) == "2.00" and spread([3.0, 1.0, 2.0]) == "2.00 (1.00-3.00)"
+
+
+def test_recompute_names_a_cause_only_where_it_accounts_for_the_growth() -> None:
+    model = ModelInfo("m", 8192, 2, 2, 1, 8, "float32", "float32", "float32", "", "cpu", 100_000_000, 20_000)
+
+    def answer(grown: float) -> str:
+        times = {"with": [[0.1], [0.1 * grown]], "without": [[0.1], [0.5]]}
+        return recompute._result(model, [128, 4096], times).answer
+
+    assert "grows 5.0-fold without a KV cache and grows 1.8-fold with one" in answer(1.8)
+    assert "not flat, because behind 4,096 tokens this model reads 81.9 MB of keys and values a step" in answer(1.8)
+    assert "not because of what is read" in answer(9.0) and "are 1.77 times as much" in answer(9.0)
+    assert "and does not grow with one" in answer(0.7) and "not flat" not in answer(0.7)
+
+
+def test_prefix_says_when_a_small_persona_gained_much() -> None:
+    def answer(saved: float) -> str:
+        times = {prefix.REUSED: [[0.02], [0.02]], prefix.COMPUTED: [[0.02 + saved], [2.0]]}
+        return prefix._result([50, 3000], times).answer
+
+    assert answer(0.01).endswith("; behind 50 tokens it saves only 10.0 ms, 1.5 times sooner.")
+    assert answer(0.08).endswith("; behind 50 tokens, too, it gains much: 80.0 ms, 5.0 times sooner.")
+
+
+def test_gqa_writes_no_model_for_a_device_that_is_not_there(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    absent = replace(setup, config=msgspec.structs.replace(setup.config, device="tpu"))
+    with pytest.raises(ConfigError, match="device must be auto, cpu"):
+        gqa.run(absent)

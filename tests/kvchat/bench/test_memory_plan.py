@@ -94,7 +94,14 @@ def test_the_command_prints_the_plan(small_model: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize(
     ("kv_bytes", "conversations", "profile"),
-    [(10, 1, "chat"), (10, 40, "chat"), (90, 8, "documents"), (90, 1, "writer"), (600, 1, "documents")],
+    [
+        (10, 1, "chat"),
+        (10, 40, "chat"),
+        (90, 8, "documents"),
+        (90, 5, "chat"),
+        (90, 1, "writer"),
+        (600, 1, "documents"),
+    ],
 )
 def test_the_profile_follows_from_how_much_a_conversation_weighs(
     kv_bytes: int, conversations: int, profile: str
@@ -151,3 +158,38 @@ def test_the_plan_names_what_was_measured_what_fits_and_the_profile(
         assert words in printed
     assert run([*arguments[:-1], "1000000000"]) == 0
     assert "are free: too little." in capsys.readouterr().out
+
+
+def test_conversations_contend_only_for_a_pool_that_does_not_hold_them() -> None:
+    assert advise(90, 8, 100, 500)[1].endswith("and 8 contend for a pool that holds 5: 8 bits take half")
+    assert advise(90, 8, 100, 500, packed=True)[1].endswith(": few at a time share it")
+    assert advise(90, 5, 100, 500)[1].endswith("the pool holds all 5: what counts is how they share a step")
+
+
+def test_the_share_of_a_conversation_is_that_of_the_format_asked_for(small_model: Path) -> None:
+    for kv_dtype in ("float32", "int8"):
+        report = survey(EngineConfig(small_model, dtype="float32", kv_dtype=kv_dtype), 512, 1)
+        share = report.plan.need.kv_bytes / report.weights.step_bytes
+        assert report.reason.startswith(f"the keys and values of a conversation are {share:.0%} of the weights")
+
+
+@pytest.mark.parametrize(
+    ("memory", "words"),
+    [
+        (16 * 1024, "holds 1 conversation of 64 tokens at once; more wait their turn."),
+        (2**20, "holds 64 conversations of 64 tokens at once; engine.max_sequences lets 16 run, more wait their turn."),
+    ],
+)
+def test_what_runs_at_once_is_bounded_by_the_pool_and_by_max_sequences(
+    small_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], memory: int, words: str
+) -> None:
+    settings = tmp_path / "config.toml"
+    settings.write_text(f'[engine]\ndtype = "float32"\nkv_memory = {memory}\n')
+    assert run(["--config", str(settings), "plan", "--model", str(small_model), "--context", "64"]) == 0
+    assert words in capsys.readouterr().out
+
+
+def test_more_context_than_the_model_has_is_refused(small_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "--model", str(small_model), "--context", "601"]) == 1
+    assert capsys.readouterr().err == "kvchat: 601 tokens of context are more than the 600 of the model\n"
+    assert run(["plan", "--model", str(small_model), "--conversations", "9" * 30]) == 2

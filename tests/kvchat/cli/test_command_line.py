@@ -95,6 +95,13 @@ def test_config_check_names_everything_that_cannot_be_had(capsys: pytest.Capture
     assert model.startswith(f"kvchat: {file}:1: key 'model': unknown model 'nope' (none is installed); ")
 
 
+def test_config_check_names_a_device_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    file = write_config('[engine]\ndevice = "tpu"\n')
+    assert run(["config", "check"]) == 1
+    problem = "must be auto, cpu, cuda or cuda:N, not 'tpu'"
+    assert capsys.readouterr().err == f"kvchat: {file}:2: key 'engine.device': {problem}\n"
+
+
 def test_config_check_takes_the_themes_that_the_chat_takes(capsys: pytest.CaptureFixture[str]) -> None:
     write_config('[ui]\ntheme = "nord"\n')
     assert run(["config", "check"]) == 0

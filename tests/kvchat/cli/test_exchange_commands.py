@@ -12,6 +12,8 @@ from kvchat import paths
 from kvchat.cli.program import run
 from kvchat.store import Conversation, Store
 
+MESSAGE = {"message": {"author": {"role": "user"}, "content": {"parts": ["Where do albatrosses nest?"]}}}
+
 
 def write(title: str, *texts: str) -> Conversation:
     """A conversation in the user's history."""
@@ -70,6 +72,30 @@ def test_export_takes_the_beginning_of_an_id_that_search_prints(capsys: pytest.C
     assert capsys.readouterr().out.startswith("Sea\n===\n")
 
 
+def test_what_was_imported_without_a_leaf_is_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "chats.json"
+    file.write_text(json.dumps([{"current_node": "gone", "mapping": {"a": MESSAGE}}]))
+    assert run(["import", str(file)]) == 0
+    for arguments in (["export"], ["export", "--all"]):
+        capsys.readouterr()
+        assert run(arguments) == 0
+        assert "albatross" in capsys.readouterr().out
+
+
+def test_a_conversation_without_messages_is_found_and_said_to_hold_none(capsys: pytest.CaptureFixture[str]) -> None:
+    conversation = write("Empty")
+    for arguments in (["export", conversation.id], ["export", "--all"]):
+        assert run(arguments) == 1
+        assert capsys.readouterr().err == "kvchat: there is nothing to export: no message was written yet\n"
+
+
+def test_a_title_takes_one_line_of_what_was_found(capsys: pytest.CaptureFixture[str]) -> None:
+    write("Sea\nand\tland", "one")
+    assert run(["search", "sea"]) == 0
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.endswith("  Sea and land")
+
+
 def test_search_prints_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     write("Sea", "Where?", "On \x1b[31m islands")
     assert run(["search", "islands"]) == 0
@@ -86,6 +112,8 @@ def test_search_prints_no_control_characters(capsys: pytest.CaptureFixture[str])
         (["export", "--format", "pdf"], 2, "'markdown', 'json', 'text'"),
         (["search"], 2, "TEXT"),
         (["search", " "], 2, "TEXT must not be empty"),
+        (["search", "\udcff\udcfe"], 2, "it is not valid UTF-8"),
+        (["export", "\udcff"], 2, "it is not valid UTF-8"),
         (["search", "nothing"], 1, "nothing found with 'nothing'"),
         (["import", "no-such-file.json"], 1, "no-such-file.json: No such file or directory"),
         (["-c", "-p", "x", "--persona", "coder"], 2, "no --persona"),

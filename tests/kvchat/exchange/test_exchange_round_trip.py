@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 
@@ -98,6 +99,17 @@ def test_a_reply_that_is_being_written_is_exported_as_stopped(store: Store) -> N
 
 
 AT = {"text": "", "created_at": 0.0}
+HUGE = 99999999999999999999999
+
+
+GOOD = {
+    "id": "7b0c2a52-3d30-4b34-8f62-6a2a5c1f0d11",
+    "title": "",
+    "created_at": 0.0,
+    "updated_at": 0.0,
+    "leaf": 0,
+    "messages": [{"parent": None, "role": "user", **AT}],
+}
 
 
 @st.composite
@@ -151,6 +163,20 @@ def test_a_file_of_kvchat_that_is_none_says_where(change: dict[str, object], pro
         ({"sampling": {"temperature": -1}}, ".sampling: temperature must be 0 or more, not -1.0"),
         ({"messages": [{"parent": 0, "role": "user", **AT}]}, ": message 0 has parent 0, which is none before it"),
         ({"messages": [{"parent": None, "role": "robot", **AT}]}, ".messages[0].role: invalid enum value 'robot'"),
+        ({"created_at": 1e300}, ".created_at: expected `float` <= 253402300799.0"),
+        ({"sampling": {"seed": HUGE}}, f".sampling: seed must be of at most 64 bits, not {HUGE}"),
+        (
+            {"sampling": {"logit_bias": {HUGE: 1}}},
+            f".sampling: logit_bias must be of tokens of at most 64 bits, not {{{HUGE}: 1.0}}",
+        ),
+        (
+            {"messages": [{"parent": None, "role": "user", **AT, "metrics": {"prompt_tokens": HUGE}}]},
+            ".messages[0].metrics.prompt_tokens: expected `int` <= 9223372036854775807",
+        ),
+        (
+            {"messages": [{"parent": None, "role": "user", **AT, "token_ids": [HUGE]}]},
+            ".messages[0].token_ids[0]: expected `int` <= 4294967295",
+        ),
         (
             {"messages": [{"parent": None, "role": "user", **AT, "token_ids": [-1]}]},
             ".messages[0].token_ids[0]: expected `int` >= 0",
@@ -158,19 +184,33 @@ def test_a_file_of_kvchat_that_is_none_says_where(change: dict[str, object], pro
     ],
 )
 def test_a_conversation_that_does_not_fit_together_says_where(change: dict[str, object], problem: str) -> None:
-    good = {
-        "id": "7b0c2a52-3d30-4b34-8f62-6a2a5c1f0d11",
-        "title": "",
-        "created_at": 0.0,
-        "updated_at": 0.0,
-        "leaf": 0,
-        "messages": [{"parent": None, "role": "user", **AT}],
-    }
-    data = {"format": "kvchat", "version": 1, "conversations": [good, good | change]}
+    data = {"format": "kvchat", "version": 1, "conversations": [GOOD, GOOD | change]}
     assert refusal(data) == f"conversation 2{problem}"
+
+
+def test_a_conversation_that_does_not_say_what_is_shown_shows_its_last_message(store: Store) -> None:
+    data = {"format": "kvchat", "version": 1, "conversations": [GOOD | {"leaf": None}]}
+    [copy] = read_conversations(json.dumps(data).encode(), DEFAULTS)
+    assert copy.leaf == 0
+    [conversation_id] = store.add_copies([msgspec.structs.replace(copy, leaf=None)])  # as older imports left it
+    assert store.copy_of(conversation_id) == copy
+
+
+def test_an_endless_number_is_refused() -> None:
+    raw = json.dumps(
+        {
+            "format": "kvchat",
+            "version": 1,
+            "conversations": [
+                GOOD | {"messages": [{"parent": None, "role": "user", **AT, "metrics": {"queue_s": 7.5}}]}
+            ],
+        }
+    ).replace("7.5", "1e999")
+    with pytest.raises(ExchangeError, match=r"conversation 1.messages\[0\].metrics.queue_s: expected `float` <= "):
+        read_conversations(raw.encode(), DEFAULTS)
 
 
 def refusal(data: object) -> str:
     with pytest.raises(ExchangeError) as error:
-        read_conversations(msgspec.json.encode(data), DEFAULTS)
+        read_conversations(json.dumps(data).encode(), DEFAULTS)
     return str(error.value)

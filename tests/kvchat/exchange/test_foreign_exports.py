@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from engine.api import SamplingParams
-from kvchat.exchange import ExchangeError, read_conversations
+from kvchat.exchange import ExchangeError, read_conversations, render
 from kvchat.store import ConversationCopy, Store
 
 SAMPLING = SamplingParams(temperature=0.3)
@@ -110,6 +113,25 @@ def test_the_messages_of_claude_are_read_with_their_attachments() -> None:
     assert conversation.title == "Read this." and conversation.auto_title
     assert shown(conversation) == [("user", "Read this.\n\na.txt:\n\nThe sea."), ("assistant", "It is short.")]
     assert conversation.created_at == 1740823200
+
+
+@given(st.tuples(*[st.datetimes(timezones=st.just(UTC) | st.none())] * 3))
+@example((datetime.min, datetime.min, datetime.max))
+def test_what_came_with_any_dates_can_be_exported_and_imported(dates: tuple[datetime, datetime, datetime]) -> None:
+    written, began, changed = (date.isoformat() + ("Z" if date.tzinfo is None else "") for date in dates)
+    message = {"uuid": "m", "sender": "human", "text": "When?", "created_at": written}
+    found = read([{"uuid": "c", "created_at": began, "updated_at": changed, "chat_messages": [message]}])
+    assert read_conversations(render(found, "json").encode(), SAMPLING) == found
+
+
+def test_a_date_before_1970_becomes_that() -> None:
+    [conversation] = read([CHATGPT | {"create_time": -62135596800.0}])
+    assert conversation.created_at == 0
+
+
+def test_a_current_node_that_is_missing_means_the_last_message() -> None:
+    [conversation] = read([CHATGPT | {"current_node": "gone"}])
+    assert conversation.leaf == len(conversation.messages) - 1
 
 
 MESSAGES = [

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from engine.api import Metrics
 from kvchat.store import Store, StoreError
+from kvchat.store.errors import explain
 
 DAMAGED = "the history is damaged or not a kvchat database: move it away to start fresh, or put a backup in its place"
 UNWRITABLE = "cannot write here: make the folder writable, or set XDG_DATA_HOME to one that is"
@@ -100,6 +104,15 @@ def test_a_read_only_database_is_named(shared_path: Path) -> None:
     with ordinary_user(), pytest.raises(StoreError) as error:
         Store.open(shared_path)
     assert str(error.value) == f"{shared_path}: {UNWRITABLE}"
+
+
+@pytest.mark.parametrize("sqlite_name", ["SQLITE_IOERR_SHMSIZE", "SQLITE_CANTOPEN"])
+def test_a_disk_without_room_is_said_to_be_full(path: Path, monkeypatch: pytest.MonkeyPatch, sqlite_name: str) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorname = sqlite_name
+    assert "full" not in str(explain(error, path))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=4096))
+    assert str(explain(error, path)) == f"{path}: the disk is full: free some space and try again"
 
 
 def test_what_another_instance_deleted_is_said_to_be_gone(path: Path) -> None:

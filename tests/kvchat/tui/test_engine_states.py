@@ -74,5 +74,5 @@ async def test_a_cache_that_loses_too_much_is_told_at_the_start_and_in_the_panel
     async with open_chat(size=(120, 36), ready=False) as chat:
         warning = "perplexity +4.2% by the int4 KV cache: more than the 3.0% it should cost"
         chat.client.ready(msgspec.structs.replace(MODEL, kv_dtype="int4", kv_warning=warning))
-        await chat.shows("Replies lose quality", "kv int4")
+        await chat.shows("The KV cache", "kv int4")
         await chat.shows("perplexity +4.2% by the int4 K…")

@@ -37,6 +37,31 @@ async def test_tabs_drafts_and_transcripts_come_back(open_chat: Open) -> None:
         await chat.shows("another")
 
 
+@pytest.mark.parametrize("quit_before", [False, True], ids=["the first tab", "an empty tab of the last time"])
+async def test_a_conversation_that_goes_on_takes_the_place_of_an_empty_tab(
+    store: Store, open_chat: Open, quit_before: bool
+) -> None:
+    if quit_before:
+        async with open_chat() as chat:
+            await chat.press("ctrl+q")
+            await chat.until(lambda: not chat.app.is_running)
+    last = store.create_conversation(title="Story")
+    store.append_message(last.id, None, "user", "Tell")
+    workspace = KvChatApp(Config(), store, ScriptedClient(), load_personas()).workspace
+    workspace.continue_with(last.id)
+    assert [tab.id for tab in workspace.tabs] == [last.id] == [each.id for each in store.conversations()]
+    assert [tab.conversation_id for tab in store.open_tabs()] == [last.id]
+
+
+async def test_a_draft_stays_beside_the_conversation_that_goes_on(store: Store) -> None:
+    last = store.create_conversation(title="Story")
+    store.append_message(last.id, None, "user", "Tell")
+    workspace = KvChatApp(Config(), store, ScriptedClient(), load_personas()).workspace
+    workspace.active.draft = "not sent yet"
+    workspace.continue_with(last.id)
+    assert len(workspace.tabs) == 2 and workspace.active.id == last.id
+
+
 async def test_a_paste_in_a_draft_comes_back_as_a_chip(open_chat: Open) -> None:
     async with open_chat() as chat:
         await chat.type("look")
