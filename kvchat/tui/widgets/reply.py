@@ -64,8 +64,6 @@ class AssistantMessage(Vertical):
                 await body.undraw()
 
     async def _show(self, text: str, complete: bool) -> None:
-        if not self.is_attached:  # the tab, or the whole program, was closed in the middle of a drawing
-            return
         if not text.startswith(self._text):
             await self.remove_children(self._bodies)
             self._sections, self._bodies = [], []
