@@ -1,9 +1,9 @@
 # make chat: install kvchat into .venv, fetch the default model, open the chat.
 # make test: install the test extra into the same .venv, run every check.
 # make bench: measure beside the engines that are installed. make screenshots: renew the pictures in docs.
+# Both want the default model.
 # make snapshots: keep how the screens look now as what the tests compare with; look at the difference in git.
 # make guide: renew the lists in docs/USER_GUIDE.md.
-# Both want the default model.
 
 PYTHON ?= python3
 MODEL := smollm2-135m-instruct
