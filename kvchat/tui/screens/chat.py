@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
     from kvchat.tui.app import KvChatApp
 
-PANEL_REFRESH_S = 0.25
-DEBUG_REFRESH_S = 0.5
-"""Seldom, as drawing the numbers changes them."""
+PANEL_REFRESH_S = 0.5
+"""Between two drawings of the panel: each takes some ms of a core that the engine computes on too."""
+PANEL_DELAY_S = 0.02
+"""Until the first one, so that several changes are one drawing."""
 _PANEL_MODES: tuple[PanelMode, ...] = ("full", "compact", "off", "debug")
 
 
@@ -56,6 +57,7 @@ class ChatScreen(MessageScreen, SideScreen):
         self._attention: Attention = ui.notify
         self._monitor = Monitor()
         self._panel_timer: Timer | None = None
+        self._panel_drawn_at = -PANEL_REFRESH_S
         self._bound: tuple[object, ...] = ()
         self._tab_bar = TabBar()
         self._banner = Banner()
@@ -164,12 +166,13 @@ class ChatScreen(MessageScreen, SideScreen):
             badge = "failed" if tab.refusal or tab.messages[-1].status == "failed" else "unread"
         return TabView(tab.id, tab.title or "New chat", badge, tab is self.workspace.active)
 
-    def refresh_panel(self, after_s: float = PANEL_REFRESH_S) -> None:
+    def refresh_panel(self) -> None:
         if self._panel_timer is None:
-            self._panel_timer = self.set_timer(after_s, self._draw_panel)
+            due = self._panel_drawn_at + PANEL_REFRESH_S - perf_counter()
+            self._panel_timer = self.set_timer(max(PANEL_DELAY_S, due), self._draw_panel)
 
     def _draw_panel(self) -> None:
-        self._panel_timer = None
+        self._panel_timer, self._panel_drawn_at = None, perf_counter()
         self._forecast()
         tab = self.workspace.active
         debug = self._panel_mode == "debug"
@@ -178,7 +181,7 @@ class ChatScreen(MessageScreen, SideScreen):
             if panel.display:
                 panel.show(vitals)
         if debug:
-            self.refresh_panel(DEBUG_REFRESH_S)  # the interface changes while the engine has nothing new
+            self.refresh_panel()  # the interface changes while the engine has nothing new
 
     @on(Composer.Changed)
     def _forecast(self) -> None:

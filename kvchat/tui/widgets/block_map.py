@@ -100,8 +100,9 @@ class BlockMap(Widget, can_focus=True):
     def show(self, blocks: bytes, own_code: int | None, owners: Sequence[tuple[str, str]]) -> None:
         """Draw this snapshot from now on; `owners` are the ids and the names of the owners, in the order of their
         codes."""
-        self._blocks, self._own_code, self._owners = blocks, own_code, owners
-        self.refresh()
+        if (blocks, own_code, owners) != (self._blocks, self._own_code, self._owners):
+            self._blocks, self._own_code, self._owners = blocks, own_code, owners
+            self.refresh()
 
     def on_mouse_move(self, event: MouseMove) -> None:
         """Name whose the block under the mouse is."""

@@ -76,19 +76,25 @@ class Readout(Widget):
     def __init__(self, draw: Callable[[Vitals, int], Sequence[Content]], classes: str = "") -> None:
         super().__init__(classes=classes)
         self._draw = draw
-        self._vitals = Vitals()
+        self.vitals = Vitals()
+        self._shown = Content()
 
     def show(self, vitals: Vitals) -> None:
         """Draw these from now on."""
-        self._vitals = vitals
-        height = len(self._draw(vitals, self.content_size.width))
-        self.refresh(layout=height != self.content_size.height)
+        self.vitals = vitals
+        if not self.size:
+            return  # it is hidden; when it is not any more, its height is asked for
+        before, lines = self._shown, self._draw(vitals, self.content_size.width)
+        self._shown = Content("\n").join(lines)
+        if not self._shown.is_same(before):
+            self.refresh(layout=len(lines) != self.content_size.height)
 
     def render(self) -> Content:
-        return Content("\n").join(self._draw(self._vitals, self.content_size.width))
+        self._shown = Content("\n").join(self._draw(self.vitals, self.content_size.width))
+        return self._shown
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        return len(self._draw(self._vitals, width))
+        return len(self._draw(self.vitals, width))
 
 
 class Section(Vertical):

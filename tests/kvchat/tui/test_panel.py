@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from chat_driver import Open
 from scripted_client import metrics, stats
@@ -10,6 +12,7 @@ from engine.api import BLOCK_CACHED, BLOCK_FREE, BLOCK_OWNED, BLOCK_SHARED, Metr
 from kvchat.config import Config, UiConfig
 from kvchat.tui.widgets.block_map import CACHED, FREE, OTHER, OWN, SHARED, BlockMap, count_owners, draw, own_code
 from kvchat.tui.widgets.meters import bar, charted, row, scale, sparkline
+from kvchat.tui.widgets.panel import Panel, Readout
 
 LARGE = (120, 36)
 BLOCKS = bytes([BLOCK_SHARED] * 2 + [BLOCK_OWNED] * 3 + [BLOCK_OWNED + 1] * 4 + [BLOCK_CACHED] + [BLOCK_FREE] * 6)
@@ -223,6 +226,23 @@ async def test_the_queue_names_every_waiting_tab_and_what_it_waits_for(open_chat
 async def test_the_panel_tells_the_memory_of_the_engine(open_chat: Open) -> None:
     async with open_chat(size=LARGE) as chat:
         await chat.shows("memory of the engine", "612 MiB")
+
+
+async def test_only_what_changed_is_drawn_again(open_chat: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_chat(size=LARGE) as chat:
+        chat.client.emit(stats([(chat.tab.id, 70)]))
+        await chat.shows("this tab   70")
+        await chat.pilot.pause()
+        drawn = []
+        monkeypatch.setattr(Readout, "refresh", lambda readout, **how: drawn.append(how))
+        monkeypatch.setattr(BlockMap, "refresh", lambda blocks, **how: drawn.append(how))
+        panel = chat.app.chat.query_one(Panel)
+        for readout in panel.query(Readout):
+            readout.show(readout.vitals)
+        assert not drawn
+        for readout in panel.query(Readout):
+            readout.show(replace(readout.vitals, context_tokens=4000))
+        assert drawn == [{"layout": False}]
 
 
 async def test_one_line_says_what_makes_a_reply_slow(open_chat: Open) -> None:
