@@ -111,7 +111,9 @@ class Panel(VerticalScroll, can_focus=False):
         yield Section("Responsiveness", Readout(_responsiveness), classes="debug")
         yield Section("This tab", Readout(_tab), Readout(_queue, classes="debug"))
         yield Section("Engine", Readout(_engine), Readout(_pressure, classes="debug"))
-        yield Section("Queue", Readout(_waiting), classes="queue")
+        queue = Section("Queue", Readout(_waiting), classes="queue")
+        queue.display = False
+        yield queue
         yield Section("Model", Readout(_model))
         yield Section("KV blocks", Readout(_pool), BlockMap(), classes="blocks")
 

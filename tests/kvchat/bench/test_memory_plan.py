@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -111,11 +113,14 @@ def test_the_profile_follows_from_how_much_a_conversation_weighs(
     assert reason.startswith(f"the keys and values of a conversation are {kv_bytes}% of the weights")
 
 
-@pytest.mark.parametrize("kv_dtype", ["auto", "int8", "int4"])
-def test_a_token_takes_the_memory_that_the_formula_says(small_model: Path, kv_dtype: Any) -> None:
-    report = survey(EngineConfig(small_model, kv_dtype=kv_dtype, dtype="float32"), 64, 4)
+@pytest.mark.parametrize("kv_dtype", ["auto", "int4"])
+def test_a_token_takes_the_memory_that_the_formula_says(small_model: Path, kv_dtype: str) -> None:
+    # In a process of its own: in this one a pool may get memory that an earlier test gave back.
+    command = ["--model", str(small_model), "plan", "--context", "64", "--kv-dtype", kv_dtype, "--json"]
+    done = subprocess.run([sys.executable, "-m", "kvchat", *command], capture_output=True, check=True)
+    report = json.loads(done.stdout)
     # The operating system hands out pages, of up to 2 MiB.
-    assert report.measured_token_bytes == pytest.approx(report.plan.token_bytes, rel=0.1)
+    assert report["measured_token_bytes"] == pytest.approx(report["token_bytes"], rel=0.1)
 
 
 @pytest.mark.parametrize("weights", ["auto", "bf16", "int8", "int4"])
