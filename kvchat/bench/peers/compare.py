@@ -14,7 +14,7 @@ from engine.locate import model_folder
 from engine.model.config import ModelConfig
 from kvchat.bench.experiment import OnProgress
 from kvchat.bench.machine import cpu_name
-from kvchat.bench.peers.cells import STEPS, Cell, Decode
+from kvchat.bench.peers.cells import Cell, Decode
 from kvchat.bench.peers.kvchat_peer import KvchatPeer
 from kvchat.bench.peers.lineup import Sources, find_peers
 from kvchat.bench.peers.report import Machine, Report, Row
@@ -81,6 +81,6 @@ def _bandwidth_fraction(cell: Decode, row: Row, kvchat: KvchatPeer, bandwidth: f
     rate = row.median(kvchat.name)
     if rate is None:
         return None
-    kv_bytes = cell.sequences * (cell.context + STEPS / 2) * kvchat.about["kv_token_bytes"]
+    kv_bytes = cell.sequences * (cell.context + cell.steps / 2) * kvchat.about["kv_token_bytes"]
     fastest = (kvchat.about["weight_bytes"] + kv_bytes) / bandwidth
     return fastest / (cell.sequences / rate)
