@@ -2,7 +2,7 @@
 # make test: install the test extra into the same .venv, run every check.
 # make bench: measure beside the engines that are installed. make screenshots: renew the pictures in docs.
 # Both want the default model.
-# make snapshots: keep how the screens look now as what the tests compare with; look at the difference in git.
+# make snapshots: keep pictures of the screens as they look now, which the tests compare with; look at them in git.
 # make guide: renew the lists in docs/USER_GUIDE.md.
 
 PYTHON ?= python3

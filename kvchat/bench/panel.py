@@ -62,13 +62,12 @@ async def _reply(app: KvChatApp) -> float:
 
 
 def report(speeds: dict[PanelMode, list[float]]) -> list[Sequence[str]]:
-    """A table: the median of each form, and what it loses against none."""
-    base = statistics.median(speeds["off"])
+    """A table: the median of each form, and that of what it loses against none in the same round."""
     rows: list[Sequence[str]] = [("panel", "tokens/s", "against off", "lowest", "highest")]
     for mode, values in speeds.items():
-        median = statistics.median(values)
-        change = f"{100 * (median / base - 1):+.1f} %"
-        rows.append((mode, f"{median:.2f}", change, f"{min(values):.2f}", f"{max(values):.2f}"))
+        change = statistics.median(value / off - 1 for value, off in zip(values, speeds["off"], strict=True))
+        median, lowest, highest = statistics.median(values), min(values), max(values)
+        rows.append((mode, f"{median:.2f}", f"{100 * change:+.1f} %", f"{lowest:.2f}", f"{highest:.2f}"))
     return rows
 
 
@@ -88,6 +87,8 @@ def run(config: Config, rounds: int, tokens: int, headless: bool) -> dict[PanelM
 
         try:
             app.run(headless=headless, size=SIZE if headless else None, auto_pilot=drive)
+        except RuntimeError as error:  # a reply stops as well when the application breaks
+            raise app.crash or error from None
         finally:
             client.close()
     if app.crash:

@@ -40,8 +40,8 @@ def command(
     """Make every experiment and write one report.
 
     DIR, which must not hold a report yet, gets report.md, and of each experiment its plot and every measurement:
-    NAME.svg, NAME.json. llama.cpp and OpenVINO GenAI take part when --gguf or --quantize gives them the model. What goes
-    wrong with one experiment does not stop the others.
+    NAME.svg, NAME.json. llama.cpp and OpenVINO GenAI take part when --gguf or --quantize gives them the model. What
+    goes wrong with one experiment does not stop the others.
     """
     from kvchat.bench.experiment import LeftOut
     from kvchat.bench.plot import PlotError, require_matplotlib

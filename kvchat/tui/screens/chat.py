@@ -153,7 +153,8 @@ class ChatScreen(MessageScreen, SideScreen):
         self.refresh_panel()
         self._watch()
         tab = self.workspace.active
-        bound = (tab.reply is not None, tab.can_retry, tab.can_continue, tab.can_undelete, tab.messages[-1:])
+        last = [(message.id, message.status) for message in tab.messages[-1:]]
+        bound = (tab.reply and tab.reply.phase, tab.can_retry, tab.can_continue, tab.can_undelete, last)
         if bound != self._bound:
             self._bound = bound
             self.refresh_bindings()

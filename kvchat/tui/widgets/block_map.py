@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from textual.binding import Binding
 from textual.content import Content
@@ -155,13 +156,11 @@ class BlockMap(Widget, can_focus=True):
         columns, rows = max(1, (self.content_size.width + 1) // 2), self.content_size.height - 1
         drawn, per_cell = draw(self._blocks, self._own_code, columns * rows)
         self._columns, self._per_cell = columns, per_cell
-        cursor = min(self._cursor, len(drawn) - 1) if self.has_focus else None
-        cells = [
-            Content.styled(cell.glyph, f"{cell.variable} reverse" if index == cursor else cell.variable)
-            for index, cell in enumerate(drawn)
-        ]
-        lines = [Content(" ").join(cells[start : start + columns]) for start in range(0, len(cells), columns)]
-        if cursor is not None and self._blocks:
+        cursor = min(self._cursor, len(drawn) - 1) if drawn and self.has_focus else None
+        lines = [_line(drawn[start : start + columns]) for start in range(0, len(drawn), columns)]
+        if cursor is not None:
+            line, cell = divmod(cursor, columns)
+            lines[line] = lines[line].stylize("reverse", 2 * cell, 2 * cell + 1)
             lines.append(Content(shorten(": ".join(self._describe(cursor)), self.content_size.width)))
             return Content("\n").join(lines)
         shown, total = min(len(self._blocks), len(drawn) * per_cell), len(self._blocks)
@@ -169,3 +168,9 @@ class BlockMap(Widget, can_focus=True):
             scale = "1 block" if per_cell == 1 else f"{count(per_cell)} blocks"
             lines.append(quiet(f"{scale} a cell, {count(shown)} of {count(total)}"))
         return Content("\n").join(lines)
+
+
+def _line(cells: Sequence[Owner]) -> Content:
+    """One row of the map, with one piece for all cells in a row that have one owner: it is drawn again and again."""
+    runs = [(owner, len(list(same))) for owner, same in groupby(cells)]
+    return Content(" ").join(Content.styled(" ".join(owner.glyph * length), owner.variable) for owner, length in runs)

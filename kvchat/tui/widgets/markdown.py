@@ -11,6 +11,7 @@ from textual.widgets import Markdown
 from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
 from kvchat.tui.widgets.extents import guessed_rows
+from kvchat.tui.widgets.unscrolled import Unscrolled
 
 HIGHLIGHT_LIMIT = 4_000
 """Characters; a longer fence is highlighted once, when the reply is complete."""
@@ -32,7 +33,7 @@ class StreamingFence(ReplyFence):
     streaming = True
 
 
-class ReplyMarkdown(Markdown):
+class ReplyMarkdown(Markdown, Unscrolled):
     """A reply. HTML is text, a line break is a line break, and a link is a message, never an opened browser."""
 
     def __init__(self, drawn: bool = True) -> None:
@@ -46,7 +47,8 @@ class ReplyMarkdown(Markdown):
     def get_block_class(self, block_name: str) -> type[MarkdownBlock]:
         if block_name in ("fence", "code_block"):
             return ReplyFence if self._complete else StreamingFence
-        return super().get_block_class(block_name)
+        block = super().get_block_class(block_name)
+        return block if block_name == "table_open" else _unscrolled(block)
 
     async def show(self, text: str, complete: bool) -> None:
         """Show `text`. While it grows only what is new is parsed; when it is complete all of it is, once."""
@@ -66,7 +68,7 @@ class ReplyMarkdown(Markdown):
     @property
     def rows(self) -> int:
         """Its height, guessed as long as it was not drawn."""
-        return (self.drawn and self.size.height) or self._rows
+        return (self.drawn and self.outer_size.height) or self._rows
 
     async def draw(self) -> None:
         """Draw what is shown here."""
@@ -81,6 +83,11 @@ class ReplyMarkdown(Markdown):
             self.styles.height = self._rows = self.rows
             self.drawn = False
             await self.update("")
+
+
+@cache
+def _unscrolled(block: type[MarkdownBlock]) -> type[MarkdownBlock]:
+    return type(block.__name__, (block, Unscrolled), {})
 
 
 @cache

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Static
 
 from engine.api import EngineStats, Metrics, ModelInfo
 from kvchat.diagnosis import Reading, diagnose
@@ -70,11 +69,15 @@ class Vitals:
         return count_owners(self.stats.block_map, self.own_code)
 
 
+Draw = Callable[[Vitals, int], Sequence[Content]]
+"""Lines of so many columns."""
+
+
 class Readout(Widget):
     """Some lines drawn from the vitals."""
 
-    def __init__(self, draw: Callable[[Vitals, int], Sequence[Content]], classes: str = "") -> None:
-        super().__init__(classes=classes)
+    def __init__(self, draw: Draw) -> None:
+        super().__init__()
         self._draw = draw
         self.vitals = Vitals()
         self._shown = Content()
@@ -82,46 +85,37 @@ class Readout(Widget):
     def show(self, vitals: Vitals) -> None:
         """Draw these from now on."""
         self.vitals = vitals
-        if not self.size:
+        if not self.outer_size:
             return  # it is hidden; when it is not any more, its height is asked for
-        before, lines = self._shown, self._draw(vitals, self.content_size.width)
+        before, lines = self._shown, self._lines()
         self._shown = Content("\n").join(lines)
         if not self._shown.is_same(before):
-            self.refresh(layout=len(lines) != self.content_size.height)
+            self.refresh(layout=len(lines) != self.outer_size.height)
 
     def render(self) -> Content:
-        self._shown = Content("\n").join(self._draw(self.vitals, self.content_size.width))
+        self._shown = Content("\n").join(self._lines())
         return self._shown
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         return len(self._draw(self.vitals, width))
 
-
-class Section(Vertical):
-    """A heading and what is below it."""
-
-    def __init__(self, title: str, *content: Widget, classes: str = "") -> None:
-        super().__init__(Static(title, classes="heading", markup=False), *content, classes=classes)
+    def _lines(self) -> Sequence[Content]:
+        return self._draw(self.vitals, self.outer_size.width - self.gutter.width)
 
 
 class Panel(VerticalScroll, can_focus=False):
-    """Everything, at the right side of the screen; to debug, the interface instead of the KV blocks."""
+    """Everything, at the right side of the screen; to debug, the interface instead of the KV blocks.
+
+    Two widgets and no more: all of them are laid out anew whenever a reply grows.
+    """
 
     def compose(self) -> ComposeResult:
-        yield Section("Responsiveness", Readout(_responsiveness), classes="debug")
-        yield Section("This tab", Readout(_tab), Readout(_queue, classes="debug"))
-        yield Section("Engine", Readout(_engine), Readout(_pressure, classes="debug"))
-        queue = Section("Queue", Readout(_waiting), classes="queue")
-        queue.display = False
-        yield queue
-        yield Section("Model", Readout(_model))
-        yield Section("KV blocks", Readout(_pool), BlockMap(), classes="blocks")
+        yield Readout(_everything)
+        yield BlockMap()
 
     def show(self, vitals: Vitals) -> None:
         """Show these numbers."""
-        for readout in self.query(Readout):
-            readout.show(vitals)
-        self.query_one(".queue").display = bool(vitals.waiting)
+        self.query_one(Readout).show(vitals)
         owners = list(zip(vitals.stats.owners, vitals.owner_names, strict=True))
         self.query_one(BlockMap).show(vitals.stats.block_map, vitals.own_code, owners)
 
@@ -131,6 +125,25 @@ class PanelStrip(Readout):
 
     def __init__(self) -> None:
         super().__init__(_strip)
+
+
+def _everything(vitals: Vitals, width: int) -> Sequence[Content]:
+    lines = []
+    for title, draw in _sections(vitals):
+        lines += [Content.styled(title, "bold $text-muted"), *draw(vitals, width), Content("")]
+    return lines
+
+
+def _sections(vitals: Vitals) -> Iterator[tuple[str, Draw]]:
+    if vitals.responsiveness:
+        yield "Responsiveness", _responsiveness
+    yield "This tab", _tab
+    yield "Engine", _engine
+    if vitals.waiting:
+        yield "Queue", _waiting
+    yield "Model", _model
+    if not vitals.responsiveness:
+        yield "KV blocks", _pool
 
 
 def _responsiveness(vitals: Vitals, width: int) -> Sequence[Content]:
@@ -161,6 +174,7 @@ def _tab(vitals: Vitals, width: int) -> Sequence[Content]:
         row("cached", cached, width),
         row("context", f"{count(vitals.context_tokens)} / {count(limit)}" if limit else NOTHING, width),
         bar([(vitals.context_tokens, style)], limit, width),
+        *([row("queued", seconds(metrics.queue_s), width)] if vitals.responsiveness else ()),
     ]
 
 
@@ -173,6 +187,14 @@ def _engine(vitals: Vitals, width: int) -> Sequence[Content]:
         row("running", f"{count(stats.running)}{waiting}", width),
         row("hit rate", percent(stats.hit_rate), width),
         _hint(vitals, width),
+        *(_pressure(stats, width) if vitals.responsiveness else ()),
+    ]
+
+
+def _pressure(stats: EngineStats, width: int) -> Sequence[Content]:
+    return [
+        row("prefill tokens/s", rate(stats.prefill_tokens_per_s), width),
+        row("preemptions", count(stats.preemptions), width),
     ]
 
 
@@ -185,10 +207,6 @@ def _hint(vitals: Vitals, width: int) -> Content:
     return quiet(hint) if found.bottleneck == "none" else Content.styled(hint, "$warning")
 
 
-def _queue(vitals: Vitals, width: int) -> Sequence[Content]:
-    return [row("queued", seconds(vitals.metrics.queue_s if vitals.metrics else None), width)]
-
-
 def _waiting(vitals: Vitals, width: int) -> Sequence[Content]:
     lines = []
     for title, reason in vitals.waiting:
@@ -196,13 +214,6 @@ def _waiting(vitals: Vitals, width: int) -> Sequence[Content]:
         if reason:
             lines.append(quiet(shorten(f"  for {printable(reason)}", width)))
     return lines
-
-
-def _pressure(vitals: Vitals, width: int) -> Sequence[Content]:
-    return [
-        row("prefill tokens/s", rate(vitals.stats.prefill_tokens_per_s), width),
-        row("preemptions", count(vitals.stats.preemptions), width),
-    ]
 
 
 def _model(vitals: Vitals, width: int) -> Sequence[Content]:

@@ -12,9 +12,10 @@ from kvchat.tui.widgets.extents import Extents
 from kvchat.tui.widgets.foot import Foot
 from kvchat.tui.widgets.markdown import ReplyMarkdown
 from kvchat.tui.widgets.sections import FIRST, Section, following
+from kvchat.tui.widgets.unscrolled import Unscrolled
 
 
-class AssistantMessage(Vertical):
+class AssistantMessage(Vertical, Unscrolled):
     """A reply and, below it, a line that says what it is doing, what it cost or why it failed.
 
     A long one consists of sections, and of those only the ones near the view are drawn, see `draw`.

@@ -176,7 +176,7 @@ class Transcript(SteadyScroll, can_focus=False):
         return AROUND_ROWS + guessed_rows(shown, self.size.width or self.app.size.width)
 
     def _view(self, extents: Extents) -> View:
-        height = self.size.height or self.app.size.height
+        height = self.outer_size.height or self.app.size.height
         place = self.place
         for top, message in zip(extents.tops, self._messages, strict=False):
             if place and message.id == place.message_id:

@@ -30,14 +30,10 @@ def hit(tokens):
 
 > It is [explained](https://example.com) at length."""
 
-COLOURFUL = ("a conversation, and one that waits", "personas", "sampling")
-"""What is looked at in every theme."""
-
-
 async def screens(chat: Chat) -> AsyncIterator[str]:
     """Goes through the screens and says which one is shown."""
     await chat.shows("Everything stays on this machine")
-    yield "a new conversation"
+    yield "new"
     chat.client.reply(await chat.send("What is a KV cache?\nIn short."), REPLY)
     chat.client.emit(stats([(list(chat.client.requests)[0], 60)], shared=40, cached=100))
     await chat.press("ctrl+t")
@@ -47,7 +43,7 @@ async def screens(chat: Chat) -> AsyncIterator[str]:
     chat.client.queue(request, "12 blocks needed, 3 free")
     await chat.type("a draft")
     await chat.shows("tok/s", "a draft")
-    yield "a conversation, and one that waits"
+    yield "conversation"
     for title, keys, shown in (
         ("personas", ["ctrl+n"], "Enter starts"),
         ("history", ["ctrl+o"], "shown"),
@@ -80,25 +76,25 @@ async def test_every_screen_in_small_and_large(
     open_chat: Open, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
+    looks = {}
     async with open_chat(size=size) as chat:
-        looks = {}
         async for title in screens(chat):
             await settled(chat)
             looks[title] = look(chat.app)
-    compare("{}x{}".format(*size), looks)
+    for title, picture in looks.items():
+        compare("{}x{}/{}".format(*size, title), picture)
 
 
 async def test_every_screen_in_every_theme(open_chat: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
+    looks = {}
     async with open_chat(size=(100, 30)) as chat:
-        names = sorted(chat.app._themes.own)
-        looks: dict[str, dict[str, str]] = {name: {} for name in names}
         async for title in screens(chat):
-            for name in names if title in COLOURFUL else ():
-                chat.app.theme = name
+            for theme in sorted(chat.app._themes.own):
+                chat.app.theme = theme
                 await settled(chat)
-                looks[name][title] = look(chat.app)
+                looks[theme, title] = look(chat.app)
             chat.app.theme = "harbor"
             await chat.pilot.pause()
-    for name, each in looks.items():
-        compare(f"100x30-{name}", each)
+    for (theme, title), picture in looks.items():
+        compare(f"100x30/{theme}/{title}", picture)
