@@ -30,6 +30,7 @@ def hit(tokens):
 
 > It is [explained](https://example.com) at length."""
 
+
 async def screens(chat: Chat) -> AsyncIterator[str]:
     """Goes through the screens and says which one is shown."""
     await chat.shows("Everything stays on this machine")
