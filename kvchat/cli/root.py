@@ -1,21 +1,48 @@
 """`kvchat` itself: the chat, or with -p a single question; and the commands under it.
 
-Commands import what they need when they run, so that `kvchat --help` answers at once.
+Commands are imported when they are asked for, and import what they need when they run: the chat opens at once, and so
+does `kvchat --help`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
 import kvchat
-from kvchat.cli import bench, calibrate, config, doctor, exchange, models, personas, plan, pull
 from kvchat.cli.options import TEXT, Options, finite, kv_dtype_option, model_option, not_empty, profile_option
+
+PLACES = {
+    **{name: f"{name}:command" for name in ("bench", "calibrate", "config", "doctor")},
+    "export": "exchange:export_command",
+    "import": "exchange:import_command",
+    **{name: f"{name}:command" for name in ("models", "personas", "plan", "pull")},
+    "search": "exchange:search_command",
+}
+"""Where each command is: a module of kvchat.cli, and its name there."""
+
+
+class Commands(Mapping[str, click.Command]):
+    """Imports a command when it is asked for."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        module, _, command = PLACES[name].partition(":")
+        found: click.Command = getattr(import_module(f"kvchat.cli.{module}"), command)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(PLACES)
+
+    def __len__(self) -> int:
+        return len(PLACES)
 
 
 @click.group(
+    commands=Commands(),
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -73,9 +100,3 @@ def root(
         from kvchat.cli.chat import chat
 
         chat(context.obj, continue_last)
-
-
-for module in (pull, models, calibrate, plan, personas, doctor, config, bench):
-    root.add_command(module.command)
-for command in (exchange.search_command, exchange.export_command, exchange.import_command):
-    root.add_command(command)
