@@ -24,6 +24,8 @@ class PlanReport:
     model: str
     shape: ModelConfig
     kv_format: KVFormat
+    kv_warning: str
+    """Why the format is known to lose too much, or not well known; mostly empty."""
     weight_file_bytes: int
     weights: WeightMemory
     plan: MemoryPlan
@@ -50,6 +52,7 @@ class PlanReport:
         return {
             "model": self.model,
             "kv_format": str(self.kv_format),
+            "kv_warning": self.kv_warning,
             "weight_file_bytes": self.weight_file_bytes,
             "weights": asdict(self.weights),
             "measured_token_bytes": self.measured_token_bytes,
@@ -68,7 +71,7 @@ def survey(config: EngineConfig, context: int | None, conversations: int) -> Pla
     or settings that cannot be used."""
     folder, device = model_folder(config.model), find_device(config.device)
     shape, dtype = ModelConfig.read(folder), compute_dtype(config.dtype, device)
-    format, _ = choose_format(config.kv_dtype, shape, folder, dtype)
+    format, warning = choose_format(config.kv_dtype, shape, folder, dtype)
     context = context or config.context_length or shape.context_length
     if context > shape.context_length and shape.rope.kind != "dynamic":
         raise ConfigError(f"{context:,} tokens of context are more than the {shape.context_length:,} of the model")
@@ -81,6 +84,7 @@ def survey(config: EngineConfig, context: int | None, conversations: int) -> Pla
         model=str(config.model),
         shape=shape,
         kv_format=format,
+        kv_warning=warning,
         weight_file_bytes=sum(file.stat().st_size for file in weight_files(folder)),
         weights=weights,
         max_sequences=config.max_sequences,

@@ -66,6 +66,7 @@ def _text(report: PlanReport) -> str:
         (
             f"{report.model}: weights in memory {held}; files of {_size(report.weight_file_bytes)}",
             f"KV cache in {report.kv_format}",
+            *([f"  warning   {report.kv_warning}"] if report.kv_warning else ()),
             f"  formula   {planned.token_bytes:,} bytes a token: {shape.n_layer} layers x {shape.n_kv_head} KV heads x "
             f"{per_head} bytes for a key and a value of {shape.head_dim}",
             f"  measured  {report.measured_token_bytes:,.0f} bytes a token, of a pool filled here",

@@ -45,13 +45,13 @@ class Foot(Static):
         self._message_id = None
         self.update(Content(describe(reply)))
 
-    def show_message(self, message: StoredMessage, branch: str) -> None:
-        """Tell how a reply ended; `branch` says which of several it ends."""
+    def show_message(self, message: StoredMessage, branch: str, last: bool) -> None:
+        """Tell how a reply ended; `branch` says which of several it ends, the `last` message can go on."""
         self._message_id = message.id if message.metrics else None
         self.set_class(self._message_id is not None, "-tells")
         key_of = cast("KvChatApp", self.app).key_of
         self.tooltip = f"Click, or {key_of('why_so_slow')}: where the time went" if message.metrics else None
-        self.update(Content(" · ").join(filter(None, [Content(branch), ending(message, key_of)])))
+        self.update(Content(" · ").join(filter(None, [Content(branch), ending(message, key_of, last)])))
 
     def on_click(self, event: Click) -> None:
         if self._message_id is not None:
@@ -79,8 +79,9 @@ def describe(reply: Reply) -> str:
     return " · ".join(parts)
 
 
-def ending(message: StoredMessage, key_of: Callable[[str], str]) -> Content:
-    """How a reply ended and what it cost; `key_of` gives the key of a binding."""
+def ending(message: StoredMessage, key_of: Callable[[str], str], last: bool) -> Content:
+    """How a reply ended, what can be done about it while it is the last message, and what it cost; `key_of` gives the
+    key of a binding."""
     parts: list[Content] = []
     if message.status == "failed":
         parts.append(Content.styled(f"failed: {printable(message.error)}", "$text-error"))
@@ -88,9 +89,9 @@ def ending(message: StoredMessage, key_of: Callable[[str], str]) -> Content:
         parts.append(Content.styled(_ENDINGS["aborted"], "$text-warning"))
     elif message.finish_reason in _ENDINGS:
         parts.append(Content.styled(_ENDINGS[message.finish_reason], "$text-warning"))
-    if message.token_ids and (message.status in ("failed", "stopped") or message.finish_reason == "length"):
+    if last and message.token_ids and (message.status in ("failed", "stopped") or message.finish_reason == "length"):
         parts.append(Content(f"{key_of('continue')} continues"))
-    if message.status in ("failed", "stopped"):
+    if last and message.status in ("failed", "stopped"):
         parts.append(Content(f"{key_of('try_again')} tries again"))
     if message.metrics and message.metrics.ttft_s is not None:
         parts.append(Content(statistics(message.metrics)))

@@ -23,7 +23,7 @@ class AssistantMessage(Vertical, Unscrolled):
 
     def __init__(self) -> None:
         super().__init__()
-        self._shown: tuple[StoredMessage, str] | None = None
+        self._shown: tuple[StoredMessage, str, bool] | None = None
         self._text = ""
         self._sections: list[Section] = []
         self._bodies: list[ReplyMarkdown] = []
@@ -38,13 +38,13 @@ class AssistantMessage(Vertical, Unscrolled):
         await self._show(printable(reply.text), complete=False)
         self._foot.show_reply(reply)
 
-    async def show_message(self, message: StoredMessage, branch: str = "") -> None:
-        """Show the reply as it ended; `branch` says which of several it ends."""
-        if (message, branch) == self._shown:
+    async def show_message(self, message: StoredMessage, branch: str, last: bool) -> None:
+        """Show the reply as it ended; `branch` says which of several it ends, the `last` message can go on."""
+        if (message, branch, last) == self._shown:
             return
-        self._shown = message, branch
+        self._shown = message, branch, last
         await self._show(printable(message.text), complete=True)
-        self._foot.show_message(message, branch)
+        self._foot.show_message(message, branch, last)
 
     def extents(self) -> Extents:
         """Where its sections are, in rows that are guessed as long as they were not drawn."""

@@ -238,7 +238,7 @@ class Transcript(SteadyScroll, can_focus=False):
             elif reply and reply.message_id == message.id:
                 await widget.show_reply(reply)
             else:
-                await widget.show_message(message, self._note(message))
+                await widget.show_message(message, self._note(message), message is self._messages[-1])
         for long_reply, wanted in self._sections_wanted():
             await long_reply.draw(wanted)
 

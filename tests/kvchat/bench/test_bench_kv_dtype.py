@@ -82,6 +82,18 @@ def test_one_shot_says_on_stderr_what_the_cache_costs_when_that_is_too_much(home
         assert len(said) == lines == len(done.stderr.splitlines())
 
 
+def test_the_plan_says_what_the_cache_costs_when_that_is_too_much(
+    home: Path, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert keep(model, Calibration(fingerprint(model), 4096, {"int4": Choice(Groups(4, 8), Groups(4, 8), 0.042, 0.1)}))
+    plan = ["--model", str(model), "plan", "--context", "64", "--kv-dtype", "int4"]
+    assert run(plan) == run([*plan, "--json"]) == 0
+    text, _, report = capsys.readouterr().out.rpartition("\n{")
+    warning = json.loads("{" + report)["kv_warning"]
+    assert warning.startswith("perplexity +4.2% by the int4 KV cache")
+    assert f"  warning   {warning}\n" in text
+
+
 def test_the_sentence_names_the_limit_that_failed() -> None:
     losses = {"int8": Loss(512, -0.0009, 0.0025, 0.0, 1.0), "int4": Loss(512, 0.04, 0.1, 0.0, 1.0)}
     columns = {"auto": Column("float16", 100, 100.0)}

@@ -1,4 +1,4 @@
-"""Pictures of screens that are kept and compared: SVG, which any browser shows, without what changes from run to run."""
+"""Pictures of screens that are kept and compared: SVG, which any browser shows, without what changes by itself."""
 
 from __future__ import annotations
 

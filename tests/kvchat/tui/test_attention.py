@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from chat_driver import Chat, Open
+from textual.widgets._toast import Toast
 
 from kvchat.config import Config, UiConfig
 from kvchat.tui.app import KvChatApp
+from kvchat.tui.widgets.composer import Composer
 
 DESKTOP, BELL = Config(ui=UiConfig(notify="desktop")), Config(ui=UiConfig(notify="bell"))
 
@@ -60,3 +62,12 @@ async def test_the_bell_rings_for_the_visible_tab_only_when_the_window_is_in_the
             await chat.until(lambda: not chat.tab.reply)
             await chat.pilot.pause()
             assert len(called(written)) == rings
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_what_is_told_leaves_the_composer_free(open_chat: Open, size: tuple[int, int]) -> None:
+    async with open_chat(size=size) as chat:
+        chat.app.notify("something happened", timeout=60)
+        await chat.until(lambda: chat.app.screen.query(Toast) and chat.app.screen.query_one(Toast).region)
+        composer = chat.app.chat.active_pane.query_one(Composer)
+        assert chat.app.screen.query_one(Toast).region.bottom <= composer.region.y

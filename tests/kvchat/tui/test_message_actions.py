@@ -256,6 +256,20 @@ async def test_a_stopped_reply_goes_on(open_chat: Open) -> None:
         await chat.shows("nothing to continue")
 
 
+async def test_only_the_last_message_offers_to_go_on(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        request = await chat.send("Tell me")
+        chat.client.accept(request)
+        chat.client.say(request, "Once upon")
+        await chat.press("escape")
+        chat.client.finish(request, "aborted")
+        await chat.shows("stopped · Alt+C continues · F5 tries again")
+        chat.client.reply(await chat.send("Never mind"), "Fine.")
+        await chat.shows("Fine.", "stopped")
+        await chat.shows_not("Alt+C continues")
+        await chat.shows_not("tries again")
+
+
 async def test_waiting_messages_are_shown_edited_and_cancelled(open_chat: Open) -> None:
     async with open_chat(size=(80, 40)) as chat:
         request = await chat.send("one")
