@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Literal
 
 from engine.api import (
@@ -148,6 +148,11 @@ class ConversationController(ConversationState):
         """Give it a title of the program's, unless it has one of the user's."""
         if self.conversation.auto_title:
             self._save(lambda: self._set_title(title, auto=True))
+
+    def toggle_tags(self, tags: Collection[str]) -> None:
+        """Take off those of the tags that it has, and put on the others. Raises StoreError."""
+        self.conversation = self._store.update_conversation(self.id, tags={*self.conversation.tags} ^ {*tags})
+        self._changed("title")
 
     def set_sampling(self, sampling: SamplingParams) -> None:
         """How replies are sampled from the next one on. Raises StoreError."""

@@ -96,9 +96,11 @@ def import_command(options: Options, file: Path) -> None:
 def search_command(text: tuple[str, ...]) -> None:
     """Find conversations by words of their titles and messages.
 
-    Every word must occur, the last one may be unfinished. What is found has the beginning of its id, for kvchat export.
+    Every word must occur, the last one may be unfinished; #NAME asks for a tag. What is found has the beginning of its
+    id, for kvchat export.
     """
     from kvchat.store import Store
+    from kvchat.tui.format import hashtags
 
     words = " ".join(text)
     if not words.strip():
@@ -107,7 +109,8 @@ def search_command(text: tuple[str, ...]) -> None:
         hits = store.search(words, HITS)
     for hit in hits:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(hit.conversation.updated_at))
-        print(f"{hit.conversation.id[:ID_LENGTH]}  {when}  {_line(hit.conversation.title) or 'New chat'}")
+        title = " ".join(filter(None, [_line(hit.conversation.title) or "New chat", hashtags(hit.conversation.tags)]))
+        print(f"{hit.conversation.id[:ID_LENGTH]}  {when}  {title}")
         if hit.message:
             print(f"          {hit.message.role}: {_line(hit.snippet)}")
     if not hits:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from engine.api import Divergence, FinishReason, Metrics, SamplingParams
+from kvchat.store.database import insert
 from kvchat.store.records import (
     MESSAGE_COLUMNS,
     MESSAGE_TABLES,
@@ -124,7 +125,7 @@ def add_copy(connection: Connection, copy: ConversationCopy, writer: str) -> boo
     """Store a copy under its own id, inside the caller's transaction; False, and nothing done, if that id is there."""
     row = {name: getattr(copy, name) for name in _SHARED_CONVERSATION if name != "tags"}
     row["sampling"] = as_json(copy.sampling)
-    if not _insert(connection, "INSERT OR IGNORE", "conversations", row):
+    if not insert(connection, "conversations", row, if_absent=True):
         return False
     ids: list[int] = []
     for message in copy.messages:
@@ -136,21 +137,14 @@ def add_copy(connection: Connection, copy: ConversationCopy, writer: str) -> boo
             "divergence": as_json(message.divergence),
             "writer": writer,
         }
-        ids.append(_insert(connection, "INSERT", "messages", values))
+        ids.append(insert(connection, "messages", values))
         if message.metrics:
             metrics = msgspec.structs.asdict(message.metrics)
-            _insert(connection, "INSERT", "message_metrics", {"message_id": ids[-1], **metrics})
+            insert(connection, "message_metrics", {"message_id": ids[-1], **metrics})
     if copy.leaf is not None:
         connection.execute("UPDATE conversations SET leaf_id = ? WHERE id = ?", (ids[copy.leaf], copy.id))
     connection.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?)", [(copy.id, tag) for tag in copy.tags])
     return True
-
-
-def _insert(connection: Connection, insert: str, table: str, row: dict[str, object]) -> int:
-    """The new row's number; 0 if it was ignored."""
-    places = ", ".join("?" * len(row))
-    cursor = connection.execute(f"{insert} INTO {table} ({', '.join(row)}) VALUES ({places})", tuple(row.values()))
-    return cursor.lastrowid or 0 if cursor.rowcount else 0
 
 
 _SHARED_CONVERSATION = [name for name in ConversationCopy.__struct_fields__ if name not in ("leaf", "messages")]

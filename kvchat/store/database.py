@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -122,3 +122,17 @@ def _explained(path: Path) -> Iterator[None]:
         if (explained := explain(error, path)) is None:
             raise
         raise explained from error
+
+
+def insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object], *, if_absent: bool = False) -> int:
+    """Add a row; its number, or with `if_absent` 0 where its key is taken."""
+    verb, places = "INSERT OR IGNORE" if if_absent else "INSERT", ", ".join("?" * len(row))
+    cursor = connection.execute(f"{verb} INTO {table} ({', '.join(row)}) VALUES ({places})", tuple(row.values()))
+    return cursor.lastrowid or 0 if cursor.rowcount else 0
+
+
+def update(connection: sqlite3.Connection, table: str, row_id: str | int, changes: Mapping[str, object]) -> bool:
+    """Change a row; whether it is there."""
+    assignments = ", ".join(f"{column} = ?" for column in changes)
+    cursor = connection.execute(f"UPDATE {table} SET {assignments} WHERE id = ?", (*changes.values(), row_id))
+    return cursor.rowcount == 1

@@ -44,24 +44,36 @@ def fts_query(words: str) -> str:
 
 
 def search(database: Database, words: str, limit: int) -> list[SearchHit]:
-    """Conversations whose title matches, then messages, the newest first.
+    """Conversations whose title matches, then messages, the newest first; for nothing but tags the conversations.
 
     By time and not by rank: SQLite walks the index in this order and stops at the limit; a rank needs every match.
     """
-    query = fts_query(words)
-    if not query:
+    tags, query = _tags_and_query(database, words)
+    if not tags and not query:
         return []
+    tagged = "".join(
+        " AND c.id IN (SELECT conversation_id FROM tags WHERE substr(tag, 1, length(?)) = ?)" for _ in tags
+    )
+    beginnings = [tag for tag in tags for _ in range(2)]
+    if not query:
+        rows = database.rows(
+            f"SELECT {CONVERSATION_COLUMNS}, c.title AS marked FROM conversations c "
+            f"WHERE TRUE{tagged} ORDER BY c.updated_at DESC LIMIT ?",
+            *(*beginnings, limit),
+        )
+        return [_hit(conversation_from(row), None, row["marked"]) for row in rows]
     titles = database.rows(
         f"SELECT {CONVERSATION_COLUMNS}, highlight(title_index, 0, ?, ?) AS marked FROM title_index "
         "JOIN conversations c ON c.number = title_index.rowid "
-        "WHERE title_index MATCH ? ORDER BY title_index.rowid DESC LIMIT ?",
-        *(_START, _END, query, limit),
+        f"WHERE title_index MATCH ?{tagged} ORDER BY title_index.rowid DESC LIMIT ?",
+        *(_START, _END, query, *beginnings, limit),
     )
     messages = database.rows(
         f"SELECT {MESSAGE_COLUMNS}, snippet(message_index, 0, ?, ?, '…', {_SNIPPET_TOKENS}) AS marked "
         f"FROM message_index JOIN ({MESSAGE_TABLES}) ON m.id = message_index.rowid "
-        "WHERE message_index MATCH ? AND m.deletion IS NULL ORDER BY message_index.rowid DESC LIMIT ?",
-        *(_START, _END, query, limit - len(titles)),
+        "JOIN conversations c ON c.id = m.conversation_id "
+        f"WHERE message_index MATCH ? AND m.deletion IS NULL{tagged} ORDER BY message_index.rowid DESC LIMIT ?",
+        *(_START, _END, query, *beginnings, limit - len(titles)),
     )
     hits = [_hit(conversation_from(row), None, row["marked"]) for row in titles]
     for row in messages:
@@ -71,6 +83,23 @@ def search(database: Database, words: str, limit: int) -> list[SearchHit]:
         )
         hits.append(_hit(conversation_from(conversation), message, row["marked"]))
     return hits
+
+
+def all_tags(database: Database) -> list[str]:
+    return [row["tag"] for row in database.rows("SELECT DISTINCT tag FROM tags ORDER BY tag")]
+
+
+def _tags_and_query(database: Database, words: str) -> tuple[list[str], str]:
+    """The beginnings of tags that `words` ask for, and the others as an FTS5 expression. What only looks like a tag is
+    a word: somebody may look for "#include"."""
+    known, tags, rest = all_tags(database), [], []
+    for word in words.split():
+        name = word.removeprefix("#").lower()
+        if word.startswith("#") and name and any(tag.startswith(name) for tag in known):
+            tags.append(name)
+        else:
+            rest.append(word)
+    return tags, fts_query(" ".join(rest))
 
 
 def _hit(conversation: Conversation, message: StoredMessage | None, marked: str) -> SearchHit:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Self, cast
+from typing import Self
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -16,7 +16,7 @@ from engine.api import Divergence, FinishReason, Metrics, SamplingParams
 from kvchat import paths
 from kvchat.store import deletion
 from kvchat.store.copies import ConversationCopy, add_copy, copy_of, fork_of
-from kvchat.store.database import Database
+from kvchat.store.database import Database, insert, update
 from kvchat.store.errors import StoreError, unwritable
 from kvchat.store.instance import Instance, opening
 from kvchat.store.records import (
@@ -34,7 +34,7 @@ from kvchat.store.records import (
     message_from,
     pack_token_ids,
 )
-from kvchat.store.search import search
+from kvchat.store.search import all_tags, search
 from kvchat.store.tree import children, path_to, tree
 
 DEFAULT_SAMPLING = SamplingParams()
@@ -118,7 +118,7 @@ class Store:
             "updated_at": now,
         }
         with self._database.transaction() as connection:
-            _insert(connection, "conversations", row)
+            insert(connection, "conversations", row)
         return self.conversation(conversation_id)
 
     def conversation(self, conversation_id: str) -> Conversation:
@@ -184,7 +184,7 @@ class Store:
             leaf_id=leaf_id,
         )
         with self._database.transaction() as connection:
-            if changes and not _update(connection, "conversations", conversation_id, changes):
+            if changes and not update(connection, "conversations", conversation_id, changes):
                 raise _no_conversation()
             if tags is not UNSET:
                 connection.execute("DELETE FROM tags WHERE conversation_id = ?", (conversation_id,))
@@ -245,8 +245,8 @@ class Store:
         }
         with self._database.transaction() as connection:
             deletion.revive(connection, parent_id)
-            message_id = _insert(connection, "messages", row)
-            _update(connection, "conversations", conversation_id, {"leaf_id": message_id, "updated_at": now})
+            message_id = insert(connection, "messages", row)
+            update(connection, "conversations", conversation_id, {"leaf_id": message_id, "updated_at": now})
         return self.message(message_id)
 
     def update_message(
@@ -271,14 +271,14 @@ class Store:
             writer=self._instance.id,
         )
         with self._database.transaction() as connection:
-            if not _update(connection, "messages", message_id, changes):
+            if not update(connection, "messages", message_id, changes):
                 raise _no_message(message_id)
 
     def save_metrics(self, message_id: int, metrics: Metrics) -> None:
         """Keep what a reply cost, in place of what was kept before."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM message_metrics WHERE message_id = ?", (message_id,))
-            _insert(connection, "message_metrics", {"message_id": message_id, **msgspec.structs.asdict(metrics)})
+            insert(connection, "message_metrics", {"message_id": message_id, **msgspec.structs.asdict(metrics)})
 
     def message(self, message_id: int) -> StoredMessage:
         rows = self._database.rows(f"SELECT {MESSAGE_COLUMNS} FROM {MESSAGE_TABLES} WHERE m.id = ?", message_id)
@@ -358,9 +358,13 @@ class Store:
     def search(self, query: str, limit: int = 50) -> list[SearchHit]:
         """Titles, then messages of all branches, with every word of `query`, the newest first.
 
-        The last word may be unfinished.
+        The last word may be unfinished. #NAME asks for conversations with a tag that begins so.
         """
         return search(self._database, query, limit)
+
+    def tags(self) -> list[str]:
+        """All that any conversation has."""
+        return all_tags(self._database)
 
     def _settle_for_the_dead(self) -> None:
         living = self._instance.living()
@@ -372,20 +376,6 @@ def _settle(connection: Connection, which: str, values: list[str]) -> None:
     """End what the instances for which `which` holds had begun."""
     connection.execute(f"UPDATE messages SET status = 'stopped' WHERE status = 'streaming' AND writer {which}", values)
     deletion.purge(connection, f"deleted_by {which}", values)
-
-
-def _insert(connection: Connection, table: str, row: Mapping[str, object]) -> int:
-    """The new row's number."""
-    places = ", ".join("?" * len(row))
-    cursor = connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", tuple(row.values()))
-    return cast(int, cursor.lastrowid)
-
-
-def _update(connection: Connection, table: str, row_id: str | int, changes: Mapping[str, object]) -> bool:
-    """Whether the row was there."""
-    assignments = ", ".join(f"{column} = ?" for column in changes)
-    cursor = connection.execute(f"UPDATE {table} SET {assignments} WHERE id = ?", (*changes.values(), row_id))
-    return cursor.rowcount == 1
 
 
 def _given(**changes: object) -> dict[str, object]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from engine.api import Metrics
 
 _CONTROLS: dict[int, int | None] = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"}
@@ -31,6 +33,11 @@ def typed(text: str) -> str:
 def count(number: int) -> str:
     """12345 -> "12,345"."""
     return f"{number:,}"
+
+
+def hashtags(tags: Sequence[str]) -> str:
+    """("work", "draft") -> "#work #draft"."""
+    return " ".join(f"#{printable(tag)}" for tag in tags)
 
 
 def tokens(number: int) -> str:

@@ -15,6 +15,7 @@ from engine.api import SamplingParams
 from engine.errors import InvalidRequest
 from kvchat.toml_file import ConfigError
 from kvchat.tui.attachments import AttachmentError, read_attachment
+from kvchat.tui.format import hashtags
 
 if TYPE_CHECKING:
     from kvchat.tui.app import KvChatApp
@@ -164,6 +165,16 @@ async def _title(chat: ChatScreen, title: str) -> None:
     chat.workspace.active.rename(" ".join(title.split()))
 
 
+async def _tag(chat: ChatScreen, names: str) -> None:
+    tags = [name.strip("#").lower() for name in names.split()]
+    if not all(tags):
+        raise CommandError("write /tag NAME: a word, which # may precede")
+    tab = chat.workspace.active
+    tab.toggle_tags(tags)
+    chat.sidebar.renew()
+    chat.notify(hashtags(tab.conversation.tags) or "No tag is left", timeout=3)
+
+
 async def _attach(chat: ChatScreen, path: str) -> None:
     try:
         text = read_attachment(Path(os.path.expanduser(path)))
@@ -271,6 +282,11 @@ def _persona_choices(chat: ChatScreen) -> Sequence[Choice]:
     return [(persona.name, persona.description) for persona in chat.personas.all]
 
 
+def _tag_choices(chat: ChatScreen) -> Sequence[Choice]:
+    has = chat.workspace.active.conversation.tags
+    return [(tag, "takes it off" if tag in has else "") for tag in chat.workspace.tags()]
+
+
 def _setting_choices(chat: ChatScreen) -> Sequence[Choice]:
     sampling = chat.workspace.active.conversation.sampling
     return [(f"{name} ", f"now {getattr(sampling, name)}") for name in SETTINGS]
@@ -286,6 +302,7 @@ COMMANDS = (
     SlashCommand("model", "", "Choose or install a model", _model),
     SlashCommand("theme", "", "Choose the colours", _theme),
     SlashCommand("title", "TEXT", "Give the conversation a title", _title),
+    SlashCommand("tag", "NAME", "Tag the conversation, or take the tag off", _tag, _tag_choices),
     SlashCommand("attach", "PATH", "Attach a text file, as @ before its path does", _attach),
     SlashCommand("retry", "", "Ask again for a reply that failed or was stopped", _retry),
     SlashCommand("regenerate", "", "Ask for another reply; the old one stays as a branch", _regenerate),

@@ -190,6 +190,10 @@ class Workspace:
         """All that is stored of a tab's conversation. Raises StoreError."""
         return self._store.copy_of(tab.id)
 
+    def tags(self) -> list[str]:
+        """All that any conversation has. Raises StoreError."""
+        return self._store.tags()
+
     def archive(self, conversation: Conversation) -> None:
         """Take a conversation out of the list, where only words find it; or put it back. Raises StoreError."""
         self._store.update_conversation(conversation.id, archived=not conversation.archived)

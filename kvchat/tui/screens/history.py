@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 from textual.widgets.option_list import Option
 
-from kvchat.tui.format import printable
+from kvchat.tui.format import hashtags, printable
 from kvchat.tui.widgets.finder import Finder
 from kvchat.tui.workspace import Stored, Workspace
 
@@ -58,7 +58,7 @@ def _option(stored: Stored) -> Option:
     conversation = stored.conversation
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(conversation.updated_at))
     text = " ".join(stored.text[:TEXT_LENGTH].split())
-    about = " · ".join(filter(None, [when, stored.persona, text]))
+    about = " · ".join(filter(None, [when, stored.persona, hashtags(conversation.tags), text]))
     content = Content.assemble(
         (printable(conversation.title) or "New chat", "bold"),
         "\n",

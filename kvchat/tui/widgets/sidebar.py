@@ -12,7 +12,7 @@ from textual.events import MouseUp
 from textual.message import Message
 from textual.widgets.option_list import Option
 
-from kvchat.tui.format import printable
+from kvchat.tui.format import hashtags, printable
 from kvchat.tui.widgets.finder import Finder
 from kvchat.tui.widgets.meters import quiet
 from kvchat.tui.widgets.tab_bar import BADGES, TabView
@@ -116,9 +116,10 @@ class Sidebar(Finder):
         badge, color = BADGES.get(view.badge, (" ", "")) if view else (" ", "")
         style = "bold $primary" if view and view.active else "" if view else "$foreground-muted"
         title = " ".join(printable(stored.conversation.title).split()) or "New chat"
+        tags = f" {hashtags(stored.conversation.tags)}".rstrip()
         archived = "archived · " if stored.conversation.archived else ""
         return Option(
-            Content.assemble((f"{badge} ", color), (archived, "$text-warning"), (title, style)),
+            Content.assemble((f"{badge} ", color), (archived, "$text-warning"), (title, style), quiet(tags)),
             id=stored.conversation.id,
         )
 

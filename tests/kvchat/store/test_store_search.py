@@ -155,3 +155,28 @@ def test_the_limit_counts_titles_and_messages_together(store: Store) -> None:
     for number in range(4):
         conversation_with(store, f"python {number}", title=f"python {number}")
     assert [len(store.search("python", limit=limit)) for limit in (3, 6, 50)] == [3, 6, 8]
+
+
+def test_a_tag_narrows_what_is_found(store: Store) -> None:
+    work, home, none = (conversation_with(store, f"the {name} budget", title=name) for name in ("one", "two", "three"))
+    store.update_conversation(work, tags=["work", "draft"])
+    store.update_conversation(home, tags=["home"])
+    assert store.tags() == ["draft", "home", "work"]
+
+    def found(query: str) -> list[str]:
+        return [hit.conversation.id for hit in store.search(query)]
+
+    assert found("budget") == [none, home, work]
+    assert found("#work budget") == found("budget #Wo") == [work]
+    assert found("#work #draft") == [work]
+    assert found("#work #home") == []
+    assert found("#home") == [home]
+    assert [hit.snippet for hit in store.search("#home")] == ["two"]
+    assert found("#") == []
+
+
+def test_what_only_looks_like_a_tag_is_a_word(store: Store) -> None:
+    include = conversation_with(store, "What does #include mean?")
+    store.update_conversation(include, tags=["c"])
+    assert found_texts(store, "#include") == ["What does #include mean?"]
+    assert found_texts(store, "#_") == []

@@ -208,3 +208,23 @@ async def test_the_mouse_opens_and_closes_it(open_chat: Open) -> None:
         await chat.press("escape")
         await chat.pilot.click(SidebarSwitch)
         await chat.until(lambda: not sidebar(chat).display)
+
+
+async def test_a_tag_is_listed_with_its_conversation_and_finds_it(open_chat: Open, store: Store) -> None:
+    add(store, "Fish", days_ago=2)
+    birds = add(store, "Birds", days_ago=1)
+    store.update_conversation(birds.id, tags=["draft"])
+    async with open_chat(size=WIDE) as chat:
+        chat.client.reply(await chat.send("Trees"), "Tall.")
+        await chat.type("/tag draft #Work")
+        await chat.press("enter")
+        await chat.shows("#draft #work")
+        await opened(chat)
+        await chat.until(lambda: "Trees #draft #work" in sidebar(chat).query_one(OptionList).options[1].prompt.plain)
+        await chat.type("#dr")
+        assert await rows(chat) == ["  Trees #draft #work", "  Birds #draft"]
+        await chat.press("escape", "escape")
+        await chat.type("/tag draft")
+        await chat.press("enter")
+        await chat.until(lambda: chat.tab.conversation.tags == ("work",))
+        assert store.tags() == ["draft", "work"]

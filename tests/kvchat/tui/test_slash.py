@@ -89,6 +89,7 @@ async def test_sampling_is_set_for_this_tab_and_kept(open_chat: Open) -> None:
         ("/set colour red", "unknown setting 'colour'"),
         ("/set top_p", "write /set top_p VALUE"),
         ("/title", "write /title TEXT"),
+        ("/tag # work", "write /tag NAME"),
         ("/persona pirate king", "unknown persona 'pirate king'"),
         ("/retry", "nothing to try again"),
         ("/quit now", "takes nothing after it"),
