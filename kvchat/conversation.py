@@ -303,7 +303,7 @@ class ConversationController(ConversationState):
         self._changed("refused")
 
     def _return_queue(self) -> None:
-        self.draft = "\n\n".join([*self.queued, *filter(None, [self.draft])])
+        self.draft = self.behind_queue(self.draft)
         self.queued.clear()
         self._changed("draft")
         self._queue_changed()

@@ -8,6 +8,7 @@ from engine.api import Metrics
 from kvchat.branch import Branch, Reply
 from kvchat.fork import Fork
 from kvchat.store import Conversation, StoredMessage
+from kvchat.writing import written
 
 
 class ConversationState:
@@ -124,4 +125,8 @@ class ConversationState:
     @property
     def unsent(self) -> str:
         """All that was written and not sent."""
-        return "\n\n".join([*self.queued, *filter(None, [self.edited, self.draft])])
+        return self.behind_queue(self.edited, self.draft)
+
+    def behind_queue(self, *texts: str) -> str:
+        """The messages that wait, as they are written, and behind them these texts."""
+        return "\n\n".join(filter(None, [written("\n\n".join(self.queued)), *texts]))

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from engine.api import EngineState, Metrics
 from kvchat.conversation import ConversationController
-from kvchat.tui import slash
 from kvchat.tui.context import WARN_ABOVE, newest_turns, summary_request
 from kvchat.tui.estimate import estimated_tokens, sending_cost
 from kvchat.tui.format import count, percent
 from kvchat.tui.monitor import Monitor
 from kvchat.tui.read_prefixes import ReadPrefixes
+from kvchat.writing import is_command
 
 if TYPE_CHECKING:
     from kvchat.tui.screens.chat import ChatScreen
@@ -43,7 +43,7 @@ class ContextGuard:
         parts = [f"context {percent(filled)}"] if tab.context_tokens else []
         text = pane.composer.text
         fits = True
-        if text and not slash.is_command(text):
+        if text and not is_command(text):
             new, cached = self._tokens(pane, text)
             if not (fits := new + cached <= limit):
                 parts = [f"too long: context {percent((new + cached) / limit)}"]

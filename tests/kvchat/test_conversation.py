@@ -263,6 +263,15 @@ def test_queued_messages_and_the_draft_survive_a_crash(opened: Opened) -> None:
     assert [tab.draft for tab in opened.store.open_tabs()] == ["two\n\nthr"]
 
 
+def test_a_message_that_begins_with_a_slash_comes_back_as_it_was_written(opened: Opened) -> None:
+    """With two: with one it would be a command."""
+    opened.controller.send("one")
+    opened.controller.send("/etc/hosts?")
+    assert [tab.draft for tab in opened.store.open_tabs()] == ["//etc/hosts?"]
+    opened.client.refuse("r1", "longer than the context")
+    assert opened.controller.draft == "//etc/hosts?"
+
+
 def test_closing_stops_the_reply_without_waiting_for_the_engine(opened: Opened) -> None:
     opened.controller.send("Hello")
     opened.controller.send("queued")

@@ -15,12 +15,13 @@ from textual.widgets import Static
 from kvchat.conversation import Change, ConversationController
 from kvchat.personas import Persona
 from kvchat.store import StoredMessage, StoreError
-from kvchat.tui.slash import is_command, message_of, takes_pastes, written
+from kvchat.tui.slash import takes_pastes
 from kvchat.tui.widgets.completions import Complete
 from kvchat.tui.widgets.composer import SEPARATOR, Composer, joined
 from kvchat.tui.widgets.message_bar import MessageBar
 from kvchat.tui.widgets.transcript import Transcript
 from kvchat.tui.widgets.welcome import Welcome
+from kvchat.writing import is_command, message_of, written
 
 if TYPE_CHECKING:
     from kvchat.tui.app import KvChatApp
