@@ -165,8 +165,7 @@ class BlockMap(Widget, can_focus=True):
             return Content("\n").join(lines)
         shown, total = min(len(self._blocks), len(drawn) * per_cell), len(self._blocks)
         if per_cell > 1 or shown < total:
-            scale = "1 block" if per_cell == 1 else f"{count(per_cell)} blocks"
-            lines.append(quiet(f"{scale} a cell, {count(shown)} of {count(total)}"))
+            lines.append(quiet(f"{count(per_cell)} a cell, {count(shown)} of {count(total)}"))
         return Content("\n").join(lines)
 
 

@@ -116,7 +116,7 @@ class Sidebar(Finder):
         badge, color = BADGES.get(view.badge, (" ", "")) if view else (" ", "")
         style = "bold $primary" if view and view.active else "" if view else "$foreground-muted"
         title = " ".join(printable(stored.conversation.title).split()) or "New chat"
-        tags = f" {hashtags(stored.conversation.tags)}".rstrip()
+        tags = f"\n  {hashtags(stored.conversation.tags)}".rstrip()
         archived = "archived · " if stored.conversation.archived else ""
         return Option(
             Content.assemble((f"{badge} ", color), (archived, "$text-warning"), (title, style), quiet(tags)),

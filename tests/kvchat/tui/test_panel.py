@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 from chat_driver import Open
 from scripted_client import metrics, stats
@@ -65,6 +66,13 @@ async def test_the_panel_hides_itself_where_there_is_no_space(open_chat: Open) -
         assert "This tab" not in chat.text
         await chat.pilot.resize_terminal(120, 36)
         await chat.shows("This tab")
+
+
+async def test_the_scale_of_a_large_map_has_space(open_chat: Open) -> None:
+    async with open_chat(size=LARGE) as chat:
+        large = msgspec.structs.replace(stats(), block_map=bytes([BLOCK_CACHED]) * 11_650)
+        chat.client.emit(large)
+        await chat.shows("a cell, 11,650 of 11,650")
 
 
 async def test_an_engine_that_became_idle_has_no_speed(open_chat: Open) -> None:

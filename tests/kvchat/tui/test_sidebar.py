@@ -220,9 +220,9 @@ async def test_a_tag_is_listed_with_its_conversation_and_finds_it(open_chat: Ope
         await chat.press("enter")
         await chat.shows("#draft #work")
         await opened(chat)
-        await chat.until(lambda: "Trees #draft #work" in sidebar(chat).query_one(OptionList).options[1].prompt.plain)
+        await chat.until(lambda: "Trees\n  #draft #work" in sidebar(chat).query_one(OptionList).options[1].prompt.plain)
         await chat.type("#dr")
-        assert await rows(chat) == ["  Trees #draft #work", "  Birds #draft"]
+        assert await rows(chat) == ["  Trees\n  #draft #work", "  Birds\n  #draft"]
         await chat.press("escape", "escape")
         await chat.type("/tag draft")
         await chat.press("enter")
