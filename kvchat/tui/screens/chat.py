@@ -288,7 +288,10 @@ class ChatScreen(MessageScreen, SideScreen):
         self.active_pane.composer.expand_chips()
 
     def action_cycle_panel(self) -> None:
-        self.show_panel(_PANEL_MODES[(_PANEL_MODES.index(self._panel_mode) + 1) % len(_PANEL_MODES)])
+        mode = _PANEL_MODES[(_PANEL_MODES.index(self._panel_mode) + 1) % len(_PANEL_MODES)]
+        self.show_panel(mode)
+        if mode != "debug":
+            cast("KvChatApp", self.app).keep("ui", "panel", mode)
 
     def show_panel(self, mode: PanelMode) -> None:
         for panel in self._panels:  # not on the screen: the styles of all that is in it would be computed anew
@@ -296,7 +299,7 @@ class ChatScreen(MessageScreen, SideScreen):
             panel.add_class(f"-{mode}")
         self._panel_mode = mode
         self._watch()
-        self.refresh_panel()
+        self.call_after_refresh(self._draw_panel)
 
     def action_help(self) -> None:
         from kvchat.tui.screens.help import HelpScreen
