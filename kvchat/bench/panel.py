@@ -51,6 +51,8 @@ async def _reply(app: KvChatApp) -> float:
     tab = workspace.active
     tab.send(QUESTION)
     while tab.reply:
+        if not app.is_running:
+            raise RuntimeError("the application ended before the reply did")
         await asyncio.sleep(POLL_S)
     last = tab.messages[-1]
     if last.status != "complete" or last.metrics is None or last.metrics.tokens_per_s is None:

@@ -164,8 +164,9 @@ class Transcript(SteadyScroll, can_focus=False):
                     await self._show_queue()
                     await self._show_messages()
             except MountError:
-                if self.is_attached and self.app.is_running:
+                if self.controller.visible and self.is_attached and self.app.is_running:
                     raise
+                self._stale = True
                 return  # the tab was closed, or the program ended, between two of these
         self.call_after_refresh(self._look_around)
 

@@ -46,3 +46,25 @@ async def test_a_tab_is_dragged_to_another_place(open_chat: Open) -> None:
         await chat.pilot.hover("TabBar", offset=(begin + 1, 0))
         await chat.pilot.pause()
         assert [tab.title for tab in chat.app.workspace.tabs] == ["a long title", "one"]
+
+
+async def test_a_tab_can_be_closed_while_its_reply_is_drawn(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        await talk(chat, "Stay", "Here.")
+        await chat.press("ctrl+t")
+        request = await chat.send("Go")
+        chat.client.accept(request)
+        chat.client.say(request, "First words")
+        await chat.shows("First words")
+        pane, closed = chat.app.chat.active_pane, chat.tab
+        assert closed.reply
+        closed.reply.text = "Other words"
+        chat.app.workspace.close(closed)
+        removal = pane.remove()
+        pane.transcript.changed()
+        await pane.transcript.catch_up()
+        await removal
+        await chat.app.chat.forget(closed)
+        await chat.app.chat.show_active()
+        await chat.pilot.pause()
+        await chat.shows("Here.")
