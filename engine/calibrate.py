@@ -61,7 +61,7 @@ def calibrate(config: EngineConfig, text: str, on_progress: Callable[[str, float
     runner = load_to_read(folder, config, on_progress)
     tokens = Tokenizer(folder).encode(text)[: min(TOKENS, runner.info.context_length)]
     if len(tokens) < LEAST_TOKENS:
-        raise ConfigError(f"the text has {len(tokens)} tokens; {LEAST_TOKENS} are needed, and {TOKENS} are used")
+        raise ConfigError(f"the text has {len(tokens):,} tokens; {LEAST_TOKENS:,} are needed, and {TOKENS:,} are used")
     formats = [(kv_dtype, format) for kv_dtype in GATES for format in candidates(kv_dtype, runner.config.head_dim)]
     runners = [runner.with_cache(format, len(tokens)) for format in (runner.kv_format, *(f for _, f in formats))]
     full, *readings = read(runners, tokens, lambda fraction: on_progress("measuring", fraction))

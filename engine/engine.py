@@ -167,7 +167,7 @@ class Engine:
                 raise InvalidRequest(f"token id {unknown} is not in the vocabulary of {self._vocab_size}")
         if len(prompt.ids) >= self.info.context_length:
             raise PromptTooLong(
-                f"the prompt has {len(prompt.ids)} tokens and the context holds {self.info.context_length}: "
+                f"the prompt has {len(prompt.ids):,} tokens and the context holds {self.info.context_length:,}: "
                 "shorten it, or start a new conversation"
             )
         return prompt

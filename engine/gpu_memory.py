@@ -40,7 +40,7 @@ def measure_workspace(
         torch.cuda.synchronize(device)
     except torch.OutOfMemoryError:
         raise ConfigError(
-            f"{device} has too little memory: the weights fit, a step of {config.max_batch_tokens} tokens does not; "
+            f"{device} has too little memory: the weights fit, a step of {config.max_batch_tokens:,} tokens does not; "
             "lower max_batch_tokens or max_sequences"
         ) from None
     except OutOfResources as error:

@@ -208,6 +208,7 @@ def _context_length(config: EngineConfig, model: ModelConfig) -> int:
     wanted = config.context_length or model.context_length
     if wanted > model.context_length and model.rope.kind != "dynamic":
         raise ConfigError(
-            f"context_length of {wanted} tokens is more than the {model.context_length} that the model was trained for"
+            f"context_length of {wanted:,} tokens is more than the {model.context_length:,} that "
+            "the model was trained for"
         )
     return wanted

@@ -57,7 +57,7 @@ class Scheduler:
         if not self._fits(room):
             needed, total = self.blocks.blocks_for(room), self.blocks.pool.num_blocks
             raise PromptTooLong(
-                f"the prompt of {len(seq.tokens)} tokens needs {needed} KV blocks and the pool has {total}: "
+                f"the prompt of {len(seq.tokens):,} tokens needs {needed:,} KV blocks and the pool has {total:,}: "
                 "shorten it, or raise kv_memory"
             )
         self.waiting.append(seq)
@@ -141,7 +141,7 @@ class Scheduler:
             watermark = max(len(self.running), self.blocks.pool.num_blocks // 100) * (1 + seq.preemptions)
         missing = self.blocks.missing_blocks(match, self._room(seq))
         needed, available = missing + watermark, self.blocks.pool.available
-        return f"{needed} KV blocks, {available} available" if needed > available else ""
+        return f"{needed:,} KV blocks, {available:,} available" if needed > available else ""
 
     def _fits(self, tokens: int) -> bool:
         """Whether the whole pool holds so many tokens."""

@@ -170,11 +170,17 @@ class Branch:
         self._write_reply(reply.message_id, **outcome)
 
     def take_back(self) -> None:
-        """Show the branch without its last message and the reply to it; both stay in the tree."""
-        self.messages = self.messages[:-2]
-        leaf_id = self.messages[-1].id if self.messages else None
-        self._unsaved["leaf"] = partial(self._store.update_conversation, self._conversation_id, leaf_id=leaf_id)
+        """Forget the reply at the end, which has no text, and the message that it answers, unless that one has other
+        replies. What was shown before is shown again."""
+        *kept, asked, reply = self.messages
+        self.messages = kept
+        self._unsaved["taken back"] = partial(self._forget, reply.id, asked.id)
         self.save()
+
+    def _forget(self, *message_ids: int) -> None:
+        for message_id in message_ids:
+            self._store.discard_message(message_id)
+        self._read()
 
     def save(self) -> None:
         """Write what the store has not taken yet. Raises StoreError."""

@@ -289,10 +289,13 @@ class ConversationController(ConversationState):
             self._queue_changed()
 
     def _take_back(self, reply: Reply, failure: Failed) -> None:
-        """Return a message that can never be answered to the composer: in the branch, it would fail every later one."""
+        """Return a message that can never be answered to the composer: in the branch, it would fail every later one.
+        One that has another reply already stays where it is."""
         self.reply = None
         self.refusal, self.context_full = failure.error, failure.too_long
-        self.queued.insert(0, self.messages[-2].text)
+        asked, failed = self.messages[-2:]
+        if len(self._branch.siblings(failed)) == 1:
+            self.queued.insert(0, asked.text)
         self._return_queue()
         self._save(lambda: self._branch.end(reply, "failed", None, failure.error))
         self._save(self._branch.take_back)

@@ -105,7 +105,7 @@ def _model_problems(config: Config, file: TomlFile) -> Iterator[ConfigError]:
         return
     engine = config.engine
     if engine.context_length and engine.context_length > model.context_length and model.rope.kind != "dynamic":
-        problem = f"{engine.context_length} tokens are more than the {model.context_length} of the model"
+        problem = f"{engine.context_length:,} tokens are more than the {model.context_length:,} of the model"
         yield file.error("engine", "context_length", problem)
     values = 2 * model.n_layer * model.n_kv_head * model.head_dim * engine.block_size
     block_bytes = int(values * KV_ITEM_BYTES.get(engine.kv_dtype, 2))

@@ -18,14 +18,14 @@ _ABOVE = (
 )
 
 
-def delete(connection: Connection, message_id: int, instance: str) -> bool:
-    """Mark a message and what follows it; whether it was there. If the branch that is shown was among it, the newest
-    one that is left below the same parent is shown, or what led to the message."""
+def delete(connection: Connection, message_id: int, instance: str) -> int:
+    """Mark a message and what follows it; the number of the deletion, 0 if it was not there. If the branch that is
+    shown was among it, the newest one that is left below the same parent is shown, or what led to the message."""
     found = connection.execute(
         "SELECT conversation_id, parent_id FROM messages WHERE id = ? AND deletion IS NULL", (message_id,)
     ).fetchone()
     if found is None:
-        return False
+        return 0
     conversation_id, parent_id = found
     [number] = connection.execute(
         "SELECT coalesce(max(deletion), 0) + 1 FROM messages WHERE deletion IS NOT NULL"
@@ -49,7 +49,20 @@ def delete(connection: Connection, message_id: int, instance: str) -> bool:
         "UPDATE conversations SET leaf_id = ? WHERE id = ? AND leaf_id IN (SELECT id FROM messages WHERE deletion = ?)",
         (leaf_id, conversation_id, number),
     )
-    return True
+    return number
+
+
+def discard(connection: Connection, message_id: int, instance: str) -> None:
+    """Remove a message for good, with the replies to it that failed or were stopped before their first word; if
+    anything else follows it, also a deleted message, it stays. Shown is then what `delete` shows."""
+    [owner] = connection.execute("SELECT conversation_id FROM messages WHERE id = ?", (message_id,)).fetchone() or [""]
+    followed = connection.execute(
+        f"{_BELOW} SELECT 1 FROM messages WHERE id IN (SELECT id FROM below) AND id != ?"
+        " AND (text != '' OR status = 'streaming')",
+        (message_id, owner, message_id),
+    ).fetchone()
+    if followed is None and (number := delete(connection, message_id, instance)):
+        connection.execute("DELETE FROM messages WHERE deletion = ?", (number,))
 
 
 def undelete(connection: Connection, conversation_id: str, instance: str) -> None:

@@ -311,6 +311,11 @@ class Store:
             if not deletion.delete(connection, message_id, self._instance.id):
                 raise _no_message(message_id)
 
+    def discard_message(self, message_id: int) -> None:
+        """Remove a message for good, with the replies to it that never began; nothing if anything else follows it."""
+        with self._database.transaction() as connection:
+            deletion.discard(connection, message_id, self._instance.id)
+
     def has_deleted(self, conversation_id: str) -> bool:
         """Whether there is a deletion in a conversation that can be taken back."""
         sql = "SELECT 1 FROM messages WHERE conversation_id = ? AND deleted_by = ? AND deletion IS NOT NULL LIMIT 1"

@@ -99,7 +99,7 @@ class KvChatApp(App[None]):
         self._advice = ""
         """What the banner says."""
         self._asking = False
-        """The question whether to quit is on the screen."""
+        """The question whether to quit is on the screen; it answers itself when the last reply ends."""
         self._warned_at = -math.inf
         """When the user was told last that not everything is saved, on the monotonic clock."""
 
@@ -159,7 +159,10 @@ class KvChatApp(App[None]):
         self.post_message(EngineEvents(events))
 
     def on_engine_events(self, message: EngineEvents) -> None:
+        running = self.workspace.running()
         self.workspace.dispatch(message.events)
+        if self._asking and running and not self.workspace.running():
+            self._leave()
         for event in message.events:
             match event:
                 case EngineState():
@@ -268,19 +271,20 @@ class KvChatApp(App[None]):
         self._close_messages_no_wait()
 
     async def action_quit(self) -> None:
-        """Leave, and ask before replies are cut."""
+        """Leave, and ask before replies are cut. Who asks for it again while the question is there, means it."""
         count = self.workspace.running()
-        if not count:
+        if not count or self._asking:
             self._leave()
-        elif not self._asking:
+        else:
+            self._asking = True
             self._ask_to_leave("A reply is" if count == 1 else f"{count} replies are")
 
     @work
     async def _ask_to_leave(self, what: str) -> None:
         from kvchat.tui.screens.confirm import ConfirmScreen
 
-        self._asking = True
-        if await self.push_screen_wait(ConfirmScreen(f"{what} still running. Stop and quit?", "Quit")):
+        question = f"{what} still running. Stop and quit?\nkvchat quits by itself when nothing runs any more."
+        if await self.push_screen_wait(ConfirmScreen(question, "Quit")):
             self._leave()
         self._asking = False
 

@@ -98,7 +98,7 @@ class ContextGuard:
         await chat.show_tab(new)
         await chat.pane_of(tab).show_draft("")
         if choice == "summarise":
-            new.send(summary_request(tab.messages, limit))
+            new.send(summary_request(tab.messages, limit - estimated_tokens(new.conversation.system_prompt)))
         else:
             left = count(len(tab.messages) - len(kept))
             chat.notify(f"{left} older messages are not read any more; they stay in the other tab", timeout=8)

@@ -213,8 +213,8 @@ class TestRefusals:
             make(tiny_model).submit(GenerationRequest())
 
     def test_a_prompt_longer_than_the_context(self, tiny_model: Path) -> None:
-        with pytest.raises(InvalidRequest, match="has 600 tokens and the context holds 512"):
-            make(tiny_model).submit(greedy([1] * 600))
+        with pytest.raises(InvalidRequest, match="has 1,600 tokens and the context holds 512"):
+            make(tiny_model).submit(greedy([1] * 1600))
 
     def test_a_prompt_larger_than_the_pool(self, tiny_model: Path) -> None:
         with pytest.raises(InvalidRequest, match="100 tokens needs 7 KV blocks and the pool has 4"):

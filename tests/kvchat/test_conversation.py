@@ -236,6 +236,58 @@ def test_a_message_that_can_never_be_answered_goes_back_to_the_composer(opened: 
     assert controller.refusal == ""
 
 
+@pytest.mark.parametrize("retried", [False, True])
+def test_a_message_that_can_never_be_answered_leaves_no_trace(opened: Opened, retried: bool) -> None:
+    controller, client, store = opened.controller, opened.client, opened.store
+    controller.send("one")
+    client.reply("r1", "first")
+    controller.send("two")
+    client.reply("r2", "second")
+    controller.delete(controller.messages[2].id)
+    tree = store.tree(controller.id)
+    controller.send("too long")
+    if retried:
+        client.die()
+        controller.retry()
+    client.refuse(list(client.requests)[-1], "longer than the context", for_good=True)
+    assert store.tree(controller.id) == tree and store.search("long") == []
+    controller.send("short")
+    assert controller.place(controller.messages[2]) == (1, 1)
+    controller.stop()
+    controller.undelete()
+    assert [message.text for message in controller.messages] == ["one", "first", "two", "second"]
+
+
+def test_an_edit_that_can_never_be_answered_leaves_the_message_as_it_was(opened: Opened) -> None:
+    controller, client = opened.controller, opened.client
+    controller.send("one")
+    client.reply("r1", "first")
+    before = list(controller.messages)
+    controller.edit(before[0].id, "too long")
+    client.refuse("r2", "longer than the context", for_good=True)
+    assert controller.messages == before == opened.store.path(controller.id)
+    assert (controller.draft, controller.place(before[0])) == ("too long", (1, 1))
+
+
+def test_a_message_with_a_reply_stays_when_no_other_can_be_given(opened: Opened) -> None:
+    controller, client = opened.controller, opened.client
+    controller.send("one")
+    client.reply("r1", "first")
+    before = list(controller.messages)
+    controller.regenerate()
+    client.refuse("r2", "longer than the context", for_good=True)
+    assert controller.messages == before == opened.store.path(controller.id)
+    assert (controller.draft, controller.refusal) == ("", "longer than the context")
+
+
+def test_what_another_program_added_to_a_refused_message_stays(opened: Opened) -> None:
+    controller, store = opened.controller, opened.store
+    controller.send("too long")
+    store.append_message(controller.id, controller.messages[-1].id, "user", "from elsewhere")
+    opened.client.refuse("r1", "longer than the context", for_good=True)
+    assert [message.text for message in store.path(controller.id)] == ["too long", "", "from elsewhere"]
+
+
 def test_a_conversation_whose_first_message_can_never_be_answered_is_empty_again(opened: Opened) -> None:
     controller = opened.controller
     controller.send("too long")

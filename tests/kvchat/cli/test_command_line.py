@@ -112,7 +112,7 @@ def test_config_check_knows_the_size_of_the_model(installed_model: str, capsys: 
     file = write_config("[engine]\ncontext_length = 9000\nkv_memory = 1000\n")
     assert run(["config", "check"]) == 1
     assert capsys.readouterr().err.splitlines() == [
-        f"kvchat: {file}:2: key 'engine.context_length': 9000 tokens are more than the 8192 of the model",
+        f"kvchat: {file}:2: key 'engine.context_length': 9,000 tokens are more than the 8,192 of the model",
         f"kvchat: {file}:3: key 'engine.kv_memory': 1,000 bytes hold no block of 16 tokens: it takes 368,640",
     ]
     file.write_text("[engine]\ncontext_length = 8192\nkv_memory = 368640\n")

@@ -176,3 +176,28 @@ def test_a_fork_has_copies_of_what_leads_to_a_message(
     ]
     assert fork.title == "Foxes (fork)" and not fork.auto_title and fork.leaf_id == copies[-1].id
     assert shown(store, conversation) == ["one", "two", "three", "four"]
+
+
+def test_what_is_discarded_is_gone_for_good_with_replies_that_never_began(
+    store: Store, conversation: Conversation, chain: list[StoredMessage]
+) -> None:
+    [asked] = extend(store, conversation, chain[3].id, "refused")
+    for status in ("failed", "stopped"):
+        store.append_message(conversation.id, asked.id, "assistant", "", status=status)
+    store.discard_message(asked.id)
+    assert store.path(conversation.id) == chain
+    assert not store.has_deleted(conversation.id) and store.search("refused") == []
+    with pytest.raises(StoreError):
+        store.message(asked.id)
+    store.discard_message(asked.id)
+
+
+def test_what_is_answered_is_not_discarded(
+    store: Store, conversation: Conversation, chain: list[StoredMessage]
+) -> None:
+    store.discard_message(chain[2].id)
+    assert store.path(conversation.id) == chain
+    store.delete_message(chain[3].id)
+    store.discard_message(chain[2].id)
+    store.undelete(conversation.id)
+    assert store.path(conversation.id) == chain

@@ -8,6 +8,8 @@ from chat_driver import Chat, Open
 from scripted_client import MODEL, metrics, stats
 
 from engine.api import EngineState, Finished
+from kvchat.store import Store
+from kvchat.tui.context import summary_request
 from kvchat.tui.estimate import estimated_tokens, sending_cost
 
 
@@ -143,6 +145,37 @@ async def test_a_full_context_can_be_summarised_into_a_new_tab(open_chat: Open) 
         assert messages[0].role == "system"
         assert "User: Remember 42\n\nAssistant: I will" in messages[-1].text
         assert chat.tab.messages[0].text == messages[-1].text, "the request is an ordinary, visible message"
+
+
+async def test_of_a_paste_that_filled_the_context_the_middle_is_not_summarised(open_chat: Open) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await small_context(chat, 1000)
+        await chat.type("Explain")
+        await chat.paste("first\n" + "line of a log\n" * 200 + "last")
+        await chat.press("enter")
+        await chat.until(lambda: chat.client.requests)
+        chat.client.accept("r1")
+        chat.client.say("r1", "It logs. " * 100)
+        chat.client.finish("r1", "context_full")
+        await chat.shows("The context is full")
+        await chat.press("enter")
+        await chat.until(lambda: len(chat.client.requests) == 2)
+        system, asked = (each.text for each in chat.client.requests["r2"].messages)
+        assert "User: Explain" in asked and "first\nline" in asked and "line of a log\nlast" in asked
+        assert "characters left out …]" in asked and asked.endswith("It logs. " * 100), "only the longest is cut"
+        assert 400 < estimated_tokens(system + asked) < 600
+
+
+@pytest.mark.parametrize("text", ["word " * 4000, "7" * 3000, "漢字" * 2000, "🙂" * 3000])
+def test_what_is_to_be_summarised_fits_whatever_it_consists_of(store: Store, text: str) -> None:
+    conversation = store.create_conversation()
+    ids = range(len(text) if text.isdigit() else 1)  # some tokenizers take every digit for one token
+    asked = store.append_message(conversation.id, None, "user", text, token_ids=ids)
+    store.append_message(conversation.id, asked.id, "assistant", text, token_ids=ids)
+    request = summary_request(store.path(conversation.id), 1000)
+    cut = len(request.encode()) / len(text.encode())
+    tokens = cut * max(len(ids), estimated_tokens(text))
+    assert request.count("characters left out") == 2 and 400 < tokens < 800
 
 
 async def test_a_refused_message_goes_on_in_a_new_tab_with_the_newest_turns(open_chat: Open) -> None:

@@ -113,7 +113,7 @@ async def test_quitting_asks_only_while_a_reply_runs(open_chat: Open, store: Sto
         request = await chat.send("Hello")
         chat.client.accept(request)
         chat.client.say(request, "half")
-        await chat.press("ctrl+q", "ctrl+q")
+        await chat.press("ctrl+q")
         await chat.shows("A reply is still running")
         await chat.press("escape")
         await chat.shows_not("A reply is still running")
@@ -121,6 +121,29 @@ async def test_quitting_asks_only_while_a_reply_runs(open_chat: Open, store: Sto
         await chat.until(lambda: not chat.tab.reply)
         await chat.press("ctrl+q")
         await chat.until(lambda: not chat.app.is_running)
+
+
+async def test_quitting_twice_does_not_ask(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        chat.client.accept(await chat.send("Hello"))
+        await chat.press("ctrl+q", "ctrl+q")
+        await chat.until(lambda: not chat.app.is_running)
+        assert chat.tab.messages[-1].status == "stopped"
+
+
+async def test_the_question_whether_to_quit_answers_itself_when_the_last_reply_ends(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        request = await chat.send("Hello")
+        await chat.type("And more")
+        await chat.press("enter")
+        await chat.press("ctrl+q")
+        await chat.shows("A reply is still running", "kvchat quits by itself when nothing runs any more")
+        chat.client.reply(request, "Hi")
+        await chat.until(lambda: len(chat.client.requests) == 2)
+        await chat.shows("A reply is still running")
+        chat.client.reply("r2", "Bye")
+        await chat.until(lambda: not chat.app.is_running)
+        assert [message.text for message in chat.tab.messages] == ["Hello", "Hi", "And more", "Bye"]
 
 
 async def test_quitting_keeps_what_a_running_reply_has(open_chat: Open, store: Store) -> None:
