@@ -287,7 +287,7 @@ async def test_waiting_messages_are_shown_edited_and_cancelled(open_chat: Open) 
         await chat.until(lambda: chat.tab.queued == ["second waits"])
         chat.client.say(request, "two")
         chat.client.finish(request)
-        await chat.until(lambda: chat.tab.last_sent == "second waits" and not chat.tab.queued)
+        await chat.until(lambda: chat.tab.sent[-1:] == ["second waits"] and not chat.tab.queued)
 
 
 async def test_the_palette_has_it_all(open_chat: Open) -> None:
