@@ -87,11 +87,11 @@ class ChatPane(Vertical):
     def focus_composer(self) -> None:
         self.screen.set_focus(self.composer.editor)
 
-    async def mark(self, message_id: int, focus: bool) -> None:
-        """Put the cursor on a message, and the keys with it or not."""
+    async def mark(self, message_id: int) -> None:
+        """Put the cursor on a message, and the keys with it."""
         await self.transcript.mark(message_id)
         self._show_bar()
-        if focus and self.bar.display:
+        if self.bar.display:
             self.screen.set_focus(self.bar)
 
     def leave(self) -> bool:
