@@ -227,7 +227,8 @@ class Composer(Vertical):
                 return False
             case "tab" | "enter":
                 await self._accept(candidate)
-                if key == "enter" and candidate.final:
+                nothing_follows = candidate.is_written and not self._completions.candidate
+                if key == "enter" and (candidate.final or nothing_follows):
                     await self.submit()
             case _:
                 return False
