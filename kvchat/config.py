@@ -26,7 +26,7 @@ class UiConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     theme: str = "harbor"
     panel: Literal["full", "compact", "off"] = "full"
-    """The live panel at the start: everything, two lines, or nothing."""
+    """The live panel at the start: everything, two lines, or nothing. F3 changes it."""
     notify: Literal["toast", "bell", "desktop"] = "toast"
     """How a reply is announced that ends unseen, see kvchat.tui.attention."""
     auto_titles: bool = True

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from kvchat.tui.app import KvChatApp
 
+PANES_AWAKE = 2
+"""Tabs that keep their messages mounted, the hidden one too: going to and fro between two takes no time."""
 PANEL_REFRESH_S = 0.5
 """Between two drawings of the panel: each takes some ms of a core that the engine computes on too."""
 PANEL_DELAY_S = 0.02
@@ -53,7 +55,7 @@ class ChatScreen(MessageScreen, SideScreen):
     AUTO_FOCUS = "Editor"
 
     def __init__(self, workspace: Workspace, ui: UiConfig) -> None:
-        super().__init__(workspace, f"-panel-{ui.panel}")
+        super().__init__(workspace)
         self._panel_mode: PanelMode = ui.panel
         self._attention: Attention = ui.notify
         self._monitor = Monitor()
@@ -65,9 +67,9 @@ class ChatScreen(MessageScreen, SideScreen):
         self.sidebar = Sidebar(workspace, ui.sidebar)
         self._switcher = ContentSwitcher()
         self._panes: dict[str, ChatPane] = {}
-        """By conversation id; a pane is made when its tab is shown first."""
+        """By conversation id, the one that was shown last at the end; a pane is made when its tab is shown first."""
         self._guard = ContextGuard(self, self._monitor)
-        self._panels = (Panel(), PanelStrip())
+        self._panels = (Panel(classes=f"-{ui.panel}"), PanelStrip(classes=f"-{ui.panel}"))
         self._status = Status()
 
     def compose(self) -> ComposeResult:
@@ -130,11 +132,14 @@ class ChatScreen(MessageScreen, SideScreen):
         if pane is None:
             pane = self._panes[tab.id] = ChatPane(tab, self.workspace.persona_of(tab), self._complete, self.run_command)
             await self._switcher.mount(pane)
+        self._panes[tab.id] = self._panes.pop(tab.id)
         self._switcher.current = pane.id
         pane.focus_composer()
         pane.changed("messages")
         self._refresh_around()
         self._ask_about_context()
+        for hidden in [*self._panes.values()][:-PANES_AWAKE]:
+            await hidden.transcript.rest()
 
     async def forget(self, tab: ConversationController) -> None:
         if pane := self._panes.pop(tab.id, None):
@@ -284,14 +289,18 @@ class ChatScreen(MessageScreen, SideScreen):
         self.active_pane.composer.expand_chips()
 
     def action_cycle_panel(self) -> None:
-        self.show_panel(_PANEL_MODES[(_PANEL_MODES.index(self._panel_mode) + 1) % len(_PANEL_MODES)])
+        mode = _PANEL_MODES[(_PANEL_MODES.index(self._panel_mode) + 1) % len(_PANEL_MODES)]
+        self.show_panel(mode)
+        if mode != "debug":
+            cast("KvChatApp", self.app).keep("ui", "panel", mode)
 
     def show_panel(self, mode: PanelMode) -> None:
-        self.remove_class(f"-panel-{self._panel_mode}")
+        for panel in self._panels:  # not on the screen: the styles of all that is in it would be computed anew
+            panel.remove_class(f"-{self._panel_mode}")
+            panel.add_class(f"-{mode}")
         self._panel_mode = mode
-        self.add_class(f"-panel-{mode}")
         self._watch()
-        self.refresh_panel()
+        self.call_after_refresh(self._draw_panel)
 
     def action_help(self) -> None:
         from kvchat.tui.screens.help import HelpScreen

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class TabScreen(Screen[None]):
     """Does with the tabs of a workspace what the user wants; what a tab looks like is its subclass's."""
 
-    def __init__(self, workspace: Workspace, classes: str) -> None:
-        super().__init__(classes=classes)
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__()
         self.workspace = workspace
 
     @property

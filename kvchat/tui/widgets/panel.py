@@ -76,8 +76,8 @@ Draw = Callable[[Vitals, int], Sequence[Content]]
 class Readout(Widget):
     """Some lines drawn from the vitals."""
 
-    def __init__(self, draw: Draw) -> None:
-        super().__init__()
+    def __init__(self, draw: Draw, classes: str = "") -> None:
+        super().__init__(classes=classes)
         self._draw = draw
         self.vitals = Vitals()
         self._shown = Content()
@@ -123,8 +123,8 @@ class Panel(VerticalScroll, can_focus=False):
 class PanelStrip(Readout):
     """The same in two lines, above the footer; to debug it stands in where the panel has no space."""
 
-    def __init__(self) -> None:
-        super().__init__(_strip)
+    def __init__(self, classes: str) -> None:
+        super().__init__(_strip, classes)
 
 
 def _everything(vitals: Vitals, width: int) -> Sequence[Content]:

@@ -16,7 +16,8 @@ from kvchat.tui.format import printable, shorten
 
 TITLE_WIDTHS = (8, 28)
 """Characters of a title that are shown, at least and at most, as far as there is space."""
-AROUND_TITLE = 9
+AROUND_TITLE, AROUND_TABS = 6, 9
+"""Columns for the number and the badge of each tab; for the switch, the cross and the new tab of them all."""
 Badge = Literal["", "queued", "busy", "unread", "failed"]
 BADGES: dict[Badge, tuple[str, str]] = {
     "queued": ("○", "$foreground-muted"),
@@ -187,4 +188,5 @@ class TabBar(HorizontalScroll, can_focus=False):
     @property
     def _title_width(self) -> int:
         shortest, longest = TITLE_WIDTHS
-        return max(shortest, min(longest, self.size.width // max(1, len(self._views)) - AROUND_TITLE))
+        share = (self.size.width - AROUND_TABS) // max(1, len(self._views))
+        return max(shortest, min(longest, share - AROUND_TITLE))

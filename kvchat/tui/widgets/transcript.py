@@ -132,6 +132,15 @@ class Transcript(SteadyScroll, can_focus=False):
             if queued in above:
                 self.post_message(self.QueuedClicked(index))
 
+    async def rest(self) -> None:
+        """Take the messages away until the transcript is shown again: whatever changes the styles of the whole screen,
+        such as a theme, takes its time for every widget, seen or not."""
+        async with self._drawing:
+            if self.is_attached and self._mounted:
+                self._messages, self._stale = list(self.controller.messages), True
+                await self._mount_messages(range(0))
+                self._show_gaps()
+
     def toggle_folds(self) -> None:
         """Fold or unfold all long messages."""
         self._folded = not self._folded

@@ -9,6 +9,7 @@ import pytest
 from chat_driver import Chat, Open
 
 from kvchat.store import Store, Tab
+from kvchat.tui.widgets.chat_pane import ChatPane
 from kvchat.tui.widgets.reply import AssistantMessage
 
 REPLY = "Reply {0}\n\n## Why\n\n" + "some words " * 60 + "\n\n- one\n- two\n- three\n\n```python\nprint({0})\n```"
@@ -17,18 +18,23 @@ WIDGETS = 400
 """More are never mounted, however long a conversation or a reply is."""
 
 
+def add_conversation(store: Store, *texts: str) -> str:
+    """The user's messages and replies in turn."""
+    conversation = store.create_conversation()
+    parent = None
+    for number, text in enumerate(texts):
+        parent = store.append_message(conversation.id, parent, "assistant" if number % 2 else "user", text).id
+    return conversation.id
+
+
 @pytest.fixture
 def open_long(open_chat: Open, store: Store) -> Callable[..., object]:
     """Opens the application with a conversation of `messages`, or of MANY, a user's first."""
 
     @asynccontextmanager
     async def open_long(*messages: str, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Chat]:
-        conversation = store.create_conversation()
-        parent = None
-        for number, text in enumerate(messages or (f"Question {i}\n\n" + REPLY.format(i) for i in range(MANY))):
-            role = "assistant" if number % 2 else "user"
-            parent = store.append_message(conversation.id, parent, role, text).id
-        store.save_tabs([Tab(conversation.id, active=True)])
+        texts = messages or tuple(f"Question {i}\n\n" + REPLY.format(i) for i in range(MANY))
+        store.save_tabs([Tab(add_conversation(store, *texts), active=True)])
         async with open_chat(size=size) as chat:
             yield chat
 
@@ -211,3 +217,22 @@ async def test_a_megabyte_is_pasted_as_a_chip_and_sent_as_a_whole(open_chat: Ope
         request = await chat.send("What is wrong?")
         assert chat.client.requests[request].messages[-1].text == f"What is wrong?\n\n{text}"
         await chat.shows("What is wrong?", "more lines")
+
+
+async def test_hidden_tabs_take_their_messages_away_and_bring_them_back_in_place(open_chat: Open, store: Store) -> None:
+    ids = [add_conversation(store, *(f"{name} {number}" for number in range(60))) for name in "abcd"]
+    async with open_chat() as chat:
+        await chat.app.chat.open_stored(ids[0])
+        await chat.shows("a 59")
+        await chat.press("ctrl+home")
+        await chat.shows("a 0 ")
+        for name, conversation_id in zip("bcd", ids[1:], strict=True):
+            await chat.app.chat.open_stored(conversation_id)
+            await chat.shows(f"{name} 59")
+        shown = {pane.controller.id: len(pane.transcript.query("*")) for pane in chat.app.chat.query(ChatPane)}
+        gaps = 2
+        assert [shown[each] > gaps for each in ids] == [False, False, True, True]
+        await chat.app.chat.open_stored(ids[0])
+        await chat.shows("a 0 ")
+        await chat.app.chat.open_stored(ids[1])
+        await chat.shows("b 59")

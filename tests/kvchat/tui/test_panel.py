@@ -10,7 +10,8 @@ from chat_driver import Open
 from scripted_client import metrics, stats
 
 from engine.api import BLOCK_CACHED, BLOCK_FREE, BLOCK_OWNED, BLOCK_SHARED, Metrics, Progress
-from kvchat.config import Config, UiConfig
+from kvchat import paths
+from kvchat.config import Config, UiConfig, load_config
 from kvchat.tui.widgets.block_map import CACHED, FREE, OTHER, OWN, SHARED, BlockMap, count_owners, draw, own_code
 from kvchat.tui.widgets.meters import bar, charted, row, scale, sparkline
 from kvchat.tui.widgets.panel import Panel, Readout
@@ -45,15 +46,18 @@ async def test_the_map_is_coloured_from_the_view_of_the_tab_that_is_shown(open_c
 
 
 async def test_f3_shows_the_panel_in_full_in_two_lines_and_not_at_all(open_chat: Open) -> None:
+    """And keeps the choice, but for the form to debug."""
     async with open_chat(size=LARGE) as chat:
         await chat.shows("This tab")
         await chat.press("f3")
         await chat.shows("0 / 512 blocks")
         await chat.shows_not("This tab")
+        assert load_config(paths.config_file()).ui.panel == "compact"
         await chat.press("f3")
         await chat.shows_not("512 blocks")
         await chat.press("f3")
         await chat.shows("This tab")
+        assert load_config(paths.config_file()).ui.panel == "off"
 
 
 async def test_the_panel_starts_as_the_settings_say(open_chat: Open) -> None:

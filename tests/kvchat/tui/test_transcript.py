@@ -96,6 +96,16 @@ async def test_lines_of_verse_stay_lines(open_chat: Open) -> None:
         assert "red Violets" not in chat.text
 
 
+async def test_long_lines_of_code_go_on_in_the_next_row(open_chat: Open) -> None:
+    async with open_chat(size=(60, 24)) as chat:
+        code = "total = first_argument + second_argument + third_argument  # the_end"
+        chat.client.reply(
+            await chat.send("Code"), f"```python\n{code}\n```\n\n- in a list\n\n  ```\n  {code} too\n  ```"
+        )
+        await chat.shows("the_end too")
+        assert chat.text.count("the_end") == 2
+
+
 async def test_the_end_stays_in_view_while_a_reply_streams(open_chat: Open) -> None:
     async with open_chat() as chat:
         request = await chat.send("Hello")
