@@ -111,9 +111,9 @@ class ConversationState:
         return [*messages[:-1], running]
 
     @property
-    def last_sent(self) -> str:
-        """The user's last message, or nothing."""
-        return next((message.text for message in reversed(self.messages) if message.role == "user"), "")
+    def sent(self) -> list[str]:
+        """What the user sent, first to last."""
+        return [message.text for message in self.messages if message.role == "user"]
 
     @property
     def last_reply(self) -> str:

@@ -29,6 +29,11 @@ class Candidate:
     path: Path | None = None
     """A file to attach; `text` is empty then."""
 
+    @property
+    def is_written(self) -> bool:
+        """Nothing but the space behind it is missing."""
+        return self.replaces == len(self.text.rstrip())
+
 
 def path_candidates(before: str) -> list[Candidate]:
     """Files and folders for an @path that ends `before`, the text up to the cursor; folders first, dotfiles only when

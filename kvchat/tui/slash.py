@@ -256,7 +256,12 @@ async def _find(chat: ChatScreen, words: str) -> None:
 
 
 async def _export(chat: ChatScreen, path: str) -> None:
-    chat.export(path)
+    from kvchat.exchange import ExchangeError
+
+    try:
+        chat.export_to(Path(os.path.expanduser(path)), chat.workspace.active)
+    except ExchangeError as error:
+        raise CommandError(str(error)) from error
 
 
 async def _quit(chat: ChatScreen, _: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from textual import on, work
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Horizontal
+from textual.events import MouseUp
 from textual.timer import Timer
 from textual.widgets import ContentSwitcher, Footer
 
@@ -322,10 +323,11 @@ class ChatScreen(MessageScreen, SideScreen):
         """Of a tab that was shown."""
         return self._panes[tab.id]
 
-    def on_mouse_up(self) -> None:
-        """Wherever the user clicked, they go on writing."""
+    def on_mouse_up(self, event: MouseUp) -> None:
+        """Wherever the user clicked, they go on writing; only below a message that has the keys it keeps them."""
         self._tab_bar.drop()
-        self.focus_composer()
+        if event.widget is not self.active_pane.bar:
+            self.focus_composer()
 
     # Common
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf
+from time import monotonic
+
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
+from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
@@ -15,7 +19,8 @@ class ConfirmScreen(ModalScreen[bool]):
 
     BINDINGS = [
         Binding("y", "answer(True)", "Yes", show=False),
-        Binding("n,escape", "answer(False)", "No", show=False),
+        Binding("n", "answer(False)", "No", show=False),
+        Binding("escape", "leave", "No", show=False),
         Binding("left,up", "app.focus_previous", show=False),
         Binding("right,down", "app.focus_next", show=False),
     ]
@@ -25,6 +30,7 @@ class ConfirmScreen(ModalScreen[bool]):
         super().__init__()
         self._question, self._yes, self._no = question, yes, no
         self._preselected = "#no" if loses else "#yes"
+        self._shown_at = inf
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -35,6 +41,19 @@ class ConfirmScreen(ModalScreen[bool]):
 
     def on_mount(self) -> None:
         self.query_one(self._preselected).focus()
+        self.call_after_refresh(self._note_shown)
+
+    def _note_shown(self) -> None:
+        self._shown_at = monotonic()
+
+    def on_key(self, event: Key) -> None:
+        """Esc that was pressed before the question stood here is no answer to it: nobody would ever have seen it."""
+        if event.key == "escape" and event.time < self._shown_at:
+            event.stop()
+
+    def action_leave(self) -> None:
+        if self._shown_at < inf:  # else the key was on its way through another screen
+            self.dismiss(False)
 
     @on(Button.Pressed)
     def _pressed(self, event: Button.Pressed) -> None:

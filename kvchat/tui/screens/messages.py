@@ -47,13 +47,13 @@ class MessageScreen(TabScreen):
         ids = [message.id for message in messages]
         index = ids.index(marked) + step if marked in ids else len(ids) + min(step, 0)
         if index < len(ids):
-            await self.active_pane.mark(ids[max(0, index)], focus=True)
+            await self.active_pane.mark(ids[max(0, index)])
         else:
             self.action_leave()
 
     @on(Transcript.Clicked)
     async def _clicked(self, event: Transcript.Clicked) -> None:
-        await self.active_pane.mark(event.message_id, focus=False)
+        await self.active_pane.mark(event.message_id)
 
     async def take_back(self, index: int) -> None:
         """Put a message that waits into the composer."""

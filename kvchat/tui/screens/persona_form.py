@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -81,13 +81,18 @@ class PersonaForm(ModalScreen[Persona | None]):
         else:
             self.action_cancel()
 
-    @work
-    async def action_cancel(self) -> None:
+    def action_cancel(self) -> None:
         """Leave, and ask before what was written is lost."""
         from kvchat.tui.screens.confirm import ConfirmScreen
 
-        question = ConfirmScreen("Leave without saving what you changed?", "Leave", "Go on", loses=True)
-        if self._written == self._stored or await self.app.push_screen_wait(question):
+        if self._written == self._stored:
+            self._leave(True)
+        else:
+            question = ConfirmScreen("Leave without saving what you changed?", "Leave", "Go on", loses=True)
+            self.app.push_screen(question, self._leave)
+
+    def _leave(self, wanted: bool | None) -> None:
+        if wanted:
             self.dismiss(None)
 
     @property

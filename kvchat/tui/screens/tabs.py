@@ -141,30 +141,43 @@ class TabScreen(Screen[None]):
                 tab.set_sampling(sampling)
 
     @work
-    async def export(self, path: str = "") -> None:
-        """Write the active conversation to a file; without a path, ask for one."""
+    async def export(self) -> None:
+        """Ask for a file, and write the active conversation to it."""
+        from kvchat.exchange import ExchangeError
         from kvchat.tui.screens.export import ExportScreen
 
         tab = self.workspace.active
-        if not path:
-            chosen = await self.app.push_screen_wait(ExportScreen(tab.title))
-            path = chosen or ""
-        if path:
-            await self._export(tab, Path(os.path.expanduser(path)))
+        if path := await self.app.push_screen_wait(ExportScreen(tab.title)):
+            try:
+                self.export_to(Path(os.path.expanduser(path)), tab)
+            except (ExchangeError, StoreError) as error:
+                self.complain(str(error))
 
-    async def _export(self, tab: ConversationController, file: Path) -> None:
-        from kvchat.exchange import ExchangeError, format_of, render, save
+    def export_to(self, file: Path, tab: ConversationController) -> None:
+        """Write a conversation to a file, and ask before one is replaced. Raises ExchangeError, StoreError."""
+        from kvchat.exchange import format_of, render
 
-        try:
-            format = format_of(file)
-            question = f"Replace {printable(str(file))}?"
-            if os.path.exists(file) and not await self.confirm(question, "Replace", loses=True):
-                return
-            save(file, render([self.workspace.copy_of(tab)], format))
-        except (ExchangeError, StoreError) as error:
-            self.complain(str(error))
+        text = render([self.workspace.copy_of(tab)], format_of(file))
+        if os.path.exists(file):
+            self._replace(file, text)
         else:
-            self.notify(f"Exported to {printable(str(file))}", markup=False)
+            self._write(file, text)
+
+    @work
+    async def _replace(self, file: Path, text: str) -> None:
+        from kvchat.exchange import ExchangeError
+
+        if await self.confirm(f"Replace {printable(str(file))}?", "Replace", loses=True):
+            try:
+                self._write(file, text)
+            except ExchangeError as error:
+                self.complain(str(error))
+
+    def _write(self, file: Path, text: str) -> None:
+        from kvchat.exchange import save
+
+        save(file, text)
+        self.notify(f"Exported to {printable(str(file))}", markup=False)
 
     async def action_step_tab(self, step: int) -> None:
         await self.show_tab(self.workspace.neighbour(step))

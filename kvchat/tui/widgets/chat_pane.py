@@ -15,6 +15,7 @@ from textual.widgets import Static
 from kvchat.conversation import Change, ConversationController
 from kvchat.personas import Persona
 from kvchat.store import StoredMessage, StoreError
+from kvchat.tui.recall import Recall
 from kvchat.tui.slash import takes_pastes
 from kvchat.tui.widgets.completions import Complete
 from kvchat.tui.widgets.composer import SEPARATOR, Composer, joined
@@ -64,6 +65,7 @@ class ChatPane(Vertical):
         """The message that is being changed; the draft waits in the controller."""
         self._sent = ("", "")
         """The last message, and the draft that it was made of."""
+        self._recall = Recall()
         self._draft_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
@@ -85,11 +87,11 @@ class ChatPane(Vertical):
     def focus_composer(self) -> None:
         self.screen.set_focus(self.composer.editor)
 
-    async def mark(self, message_id: int, focus: bool) -> None:
-        """Put the cursor on a message, and the keys with it or not."""
+    async def mark(self, message_id: int) -> None:
+        """Put the cursor on a message, and the keys with it."""
         await self.transcript.mark(message_id)
         self._show_bar()
-        if focus and self.bar.display:
+        if self.bar.display:
             self.screen.set_focus(self.bar)
 
     def leave(self) -> bool:
@@ -227,10 +229,17 @@ class ChatPane(Vertical):
         self.controller.save_draft()
 
     @on(Composer.RecallWanted)
-    async def _recall(self, event: Composer.RecallWanted) -> None:
+    async def _recall_wanted(self, event: Composer.RecallWanted) -> None:
         event.stop()
-        if self._edited is None and (text := self.controller.unqueue() or self.controller.last_sent):
-            await self.composer.set_draft(written(text))
+        if self._edited:
+            return
+        shown = self.composer.draft
+        if event.step < 0 and not shown and (queued := self.controller.unqueue()):
+            await self.composer.set_draft(written(queued))
+            return
+        text = self._recall.step([written(each) for each in self.controller.sent], shown, event.step)
+        if text is not None:
+            await self.composer.set_draft(text)
 
     @on(Transcript.QueuedClicked)
     async def _queued_clicked(self, event: Transcript.QueuedClicked) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from textual import on
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
@@ -73,6 +73,8 @@ class Editor(TextArea):
     BINDINGS = [
         Binding("enter", "send", "Send"),
         Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line"),
+        Binding("up", "cursor_up", show=False, tooltip="On an empty line: the message sent last, then those before it"),
+        Binding("down", "cursor_down", show=False, tooltip="From a recalled message back towards the empty line"),
         Binding("tab", "complete", show=False, tooltip="Complete a /command, or an @path to attach the file"),
         Binding("escape", "screen.leave", show=False, tooltip="Give up an edit, or leave the message you went to"),
     ]
@@ -108,10 +110,14 @@ class Editor(TextArea):
         self.scroll_cursor_visible()
 
     async def action_cursor_up(self, select: bool = False) -> None:  # type: ignore[override]
-        if self.text or select:
+        at_first = self.navigator.is_first_wrapped_line(self.cursor_location)
+        if select or not at_first or not await self._composer.recall(-1):
             super().action_cursor_up(select)
-        else:
-            await self._composer.recall()
+
+    async def action_cursor_down(self, select: bool = False) -> None:  # type: ignore[override]
+        at_last = self.navigator.is_last_wrapped_line(self.cursor_location)
+        if select or not at_last or not await self._composer.recall(1):
+            super().action_cursor_down(select)
 
     async def action_delete_left(self) -> None:  # type: ignore[override]
         if self.text:
@@ -154,7 +160,11 @@ class Composer(Vertical):
             self.draft = draft
 
     class RecallWanted(Message):
-        """The user wants the last message back in the composer."""
+        """The user wants to see the message that was sent before what is written here, or after it."""
+
+        def __init__(self, step: Literal[-1, 1]) -> None:
+            super().__init__()
+            self.step = step
 
     def __init__(self, draft: str = "", complete: Complete = lambda before: ()) -> None:
         super().__init__()
@@ -217,7 +227,8 @@ class Composer(Vertical):
                 return False
             case "tab" | "enter":
                 await self._accept(candidate)
-                if key == "enter" and candidate.final:
+                nothing_follows = candidate.is_written and not self._completions.candidate
+                if key == "enter" and (candidate.final or nothing_follows):
                     await self.submit()
             case _:
                 return False
@@ -245,10 +256,15 @@ class Composer(Vertical):
         self.border_title = Content(what)
         self.set_class(bool(what), "-editing")
 
-    async def recall(self) -> None:
-        """Have the last message brought back, unless something is pasted here."""
-        if not self._chips.query(Chip):
-            await self._tell(self.RecallWanted())
+    async def recall(self, step: Literal[-1, 1]) -> bool:
+        """Have a message that was sent brought back; whether another text is here now."""
+        before = self.draft
+        await self._tell(self.RecallWanted(step))
+        if self.draft == before:
+            return False
+        self._offer()
+        self._completions.dismiss()  # the arrows are for the walk
+        return True
 
     async def add_chip(self, text: str) -> None:
         """Take a text that is too large to stand in the editor."""

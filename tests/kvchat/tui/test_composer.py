@@ -146,6 +146,47 @@ async def test_up_in_an_empty_composer_recalls_the_last_message(open_chat: Open)
         await chat.until(lambda: editor(chat).text == "Hello again")
 
 
+async def test_up_and_down_walk_over_what_was_sent(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        for text in ("one", "//etc?", "two\nlines", "two\nlines"):
+            chat.client.reply(await chat.send(text), "Yes")
+        await chat.until(lambda: chat.tab.reply is None)
+        for key, expected in (
+            ("down", ""),
+            ("up", "two\nlines"),
+            ("up", "two\nlines"),  # to its first line
+            ("up", "//etc?"),
+            ("up", "one"),
+            ("up", "one"),
+            ("down", "//etc?"),
+            ("down", "two\nlines"),
+            ("down", ""),
+        ):
+            await chat.press(key)
+            assert editor(chat).text == expected
+
+
+async def test_a_recalled_text_that_was_changed_is_a_draft(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        for text in ("one", "two"):
+            chat.client.reply(await chat.send(text), "Yes")
+        await chat.until(lambda: chat.tab.reply is None)
+        await chat.press("up", "!", "up", "down")
+        assert editor(chat).text == "two!"
+        await chat.press("ctrl+u", "up", "up")
+        assert editor(chat).text == "one"
+        await chat.press("enter")
+        await chat.until(lambda: sent(chat)[2:] == ["one"])
+
+
+async def test_a_message_taken_back_is_not_walked_over(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        await chat.send("First")
+        await chat.type("Second")
+        await chat.press("enter", "up", "up", "down")
+        assert editor(chat).text == "Second" and not chat.tab.queued
+
+
 async def test_queued_messages_come_back_to_the_composer_when_the_reply_fails(open_chat: Open) -> None:
     async with open_chat() as chat:
         request = await chat.send("First")

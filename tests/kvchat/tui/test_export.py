@@ -34,12 +34,25 @@ async def test_a_command_writes_the_conversation_in_the_format_of_the_ending(
         [exported] = read_conversations((tmp_path / "boats.json").read_bytes(), SamplingParams())
         assert exported.id == chat.tab.id
         assert [message.text for message in exported.messages] == ["What is a boat?", "A [small] ship"]
-        await command(chat, "/export boats.doc")
-        await chat.shows("boats.doc: the format is not clear from the name")
-        await command(chat, "/export ~nobody-of-that-name/boats.md")
-        await chat.shows("~nobody-of-that-name/boats.md: cannot be written")
-        await command(chat, f"/export {'long' * 80}.md")
-        await chat.shows("File name too long")
+
+
+@pytest.mark.parametrize(
+    ("file", "problem"),
+    [
+        ("boats.doc", "boats.doc: the format is not clear from the name"),
+        ("~nobody-of-that-name/boats.md", "~nobody-of-that-name/boats.md: cannot be written"),
+        (f"{'long' * 80}.md", "File name too long"),
+    ],
+)
+async def test_an_export_that_fails_says_why_and_its_command_stays_written(
+    open_chat: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, problem: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with open_chat(size=(160, 30)) as chat:
+        await converse(chat)
+        await command(chat, f"/export {file}")
+        await chat.shows(problem)
+        assert chat.app.chat.active_pane.composer.text == f"/export {file}"
 
 
 async def test_the_palette_asks_for_a_file_and_before_one_is_replaced(

@@ -48,16 +48,33 @@ async def test_the_cursor_walks_over_the_messages_and_back_to_the_composer(open_
         assert chat.app.chat.active_pane.composer.text == "draft"
 
 
-async def test_a_click_goes_to_a_message_and_the_keys_stay_with_the_text(open_chat: Open) -> None:
+async def test_a_click_on_a_message_goes_to_it_and_takes_the_keys_along(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        await talk(chat, ("one", "two"))
+        await chat.type("draft")
+        await chat.pilot.click(UserMessage)
+        await chat.until(lambda: marked(chat) == "one")
+        await chat.shows("c Copy", "Esc Back")
+        await chat.press("c")
+        assert chat.app.clipboard == "one"
+        await chat.pilot.click("MarkdownParagraph", offset=(1, 0))
+        await chat.until(lambda: marked(chat) == "two")
+        await chat.press("c")
+        assert chat.app.clipboard == "two"
+        await chat.press("escape")
+        await chat.until(lambda: not marked(chat) and focused(chat) is Editor)
+        await chat.type(" more")
+        assert chat.app.chat.active_pane.composer.text == "draft more"
+
+
+async def test_a_click_into_the_text_takes_the_keys_back(open_chat: Open) -> None:
     async with open_chat() as chat:
         await talk(chat, ("one", "two"))
         await chat.pilot.click(UserMessage)
-        await chat.until(lambda: marked(chat) == "one")
-        await chat.shows("Copy", "Back")
+        await chat.until(lambda: focused(chat) is MessageBar)
+        await chat.pilot.click(Editor)
         await chat.type("c")
         assert focused(chat) is Editor and chat.app.chat.active_pane.composer.text == "c"
-        await chat.press("escape")
-        await chat.until(lambda: not marked(chat))
 
 
 async def test_the_names_in_the_line_can_be_clicked(open_chat: Open) -> None:
@@ -68,7 +85,7 @@ async def test_the_names_in_the_line_can_be_clicked(open_chat: Open) -> None:
         line = next(line for line in chat.text.splitlines() if "Copy" in line)
         await chat.pilot.click(MessageBar, offset=(line.index("Copy") - 2, 0))
         await chat.shows("Message copied")
-        assert chat.app.clipboard == "one"
+        assert chat.app.clipboard == "one" and focused(chat) is MessageBar
 
 
 async def test_a_message_is_copied(open_chat: Open) -> None:
@@ -287,7 +304,7 @@ async def test_waiting_messages_are_shown_edited_and_cancelled(open_chat: Open) 
         await chat.until(lambda: chat.tab.queued == ["second waits"])
         chat.client.say(request, "two")
         chat.client.finish(request)
-        await chat.until(lambda: chat.tab.last_sent == "second waits" and not chat.tab.queued)
+        await chat.until(lambda: chat.tab.sent[-1:] == ["second waits"] and not chat.tab.queued)
 
 
 async def test_the_palette_has_it_all(open_chat: Open) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chat_driver import Chat, Open
+from textual.events import Key
 from textual.widgets import Input, TextArea
 
 from kvchat.personas import load_personas
@@ -71,6 +72,28 @@ async def test_what_cannot_be_saved_is_said_and_the_form_stays(open_chat: Open) 
         await chat.press("escape", "y")
         await chat.shows_not("New persona")
     assert not persona_file("x").exists()
+
+
+async def test_escape_asks_once_before_what_was_typed_is_lost_however_fast_it_comes(open_chat: Open) -> None:
+    async with open_chat(size=SIZE) as chat:
+        await highlight(chat, "assistant")
+        await chat.press("n")
+        await chat.shows("New persona")
+        await chat.press("escape")
+        await chat.shows_not("New persona")
+        await chat.press("n")
+        await chat.shows("New persona")
+        await chat.type("P")
+        for _ in range(2):  # in one read of the terminal
+            chat.app.post_message(Key("escape", None).set_sender(chat.app))
+        await chat.shows("Leave without saving")
+        await chat.press("n")
+        await chat.shows_not("Leave without saving")
+        assert "New persona" in chat.text
+        await chat.press("escape")
+        await chat.shows("Leave without saving")
+        await chat.press("y")
+        await chat.shows_not("New persona")
 
 
 async def test_editing_a_shipped_persona_makes_a_file_of_the_user_and_deleting_that_brings_it_back(

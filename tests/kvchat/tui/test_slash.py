@@ -49,6 +49,30 @@ async def test_arrows_choose_and_enter_runs_a_command_that_needs_no_more(open_ch
         await chat.shows("there is no reply to copy")
 
 
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("/title", "write /title TEXT"),
+        ("/attach", "write /attach PATH"),
+        ("/set top_p", "write /set top_p VALUE"),
+    ],
+)
+async def test_enter_behind_a_command_that_needs_more_asks_for_it(open_chat: Open, line: str, problem: str) -> None:
+    async with open_chat() as chat:
+        await chat.type(line)
+        await chat.press("enter")
+        await chat.shows(problem)
+        assert written(chat) == f"{line} ", "ready for the rest"
+
+
+async def test_enter_behind_a_command_with_choices_offers_them(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        await chat.type("/persona")
+        await chat.press("enter")
+        await chat.shows("coder", "editor")
+        assert written(chat) == "/persona " and "write /persona" not in chat.text
+
+
 async def test_escape_closes_the_list_before_it_stops_a_reply(open_chat: Open) -> None:
     async with open_chat() as chat:
         request = await chat.send("one")
