@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.events import Click, Show
 from textual.message import Message
+from textual.timer import Timer
 from textual.widget import MountError, Widget
 
 from kvchat.conversation import ConversationController
@@ -77,7 +78,8 @@ class Transcript(SteadyScroll, can_focus=False):
         """The id of the message that the cursor is on."""
         self._folded = True
         self._stale = True
-        self._scheduled = False
+        self._timer: Timer | None = None
+        """Of the next drawing."""
         self._drawing = asyncio.Lock()
 
     async def on_mount(self) -> None:
@@ -86,9 +88,12 @@ class Transcript(SteadyScroll, can_focus=False):
     def changed(self) -> None:
         """Draw what changed soon, if anybody looks."""
         self._stale = True
-        if self.controller.visible and self.is_attached and not self._scheduled:
-            self._scheduled = True
-            self.set_timer(REFRESH_S, self.catch_up)
+        if self.controller.visible and self.is_attached and not self._timer:
+            self._timer = self.set_timer(REFRESH_S, self._draw_now)
+
+    async def _draw_now(self) -> None:
+        self._timer = None
+        await self.catch_up()
 
     def to_end(self) -> None:
         """Show the end, and keep it in view."""
@@ -150,7 +155,9 @@ class Transcript(SteadyScroll, can_focus=False):
     @on(Show)
     async def catch_up(self) -> None:
         """Draw everything that changed since the last time."""
-        self._scheduled = False
+        if self._timer:  # two that follow one another would go on for ever
+            self._timer.stop()
+            self._timer = None
         async with self._drawing:
             if not self._stale or not self.is_attached:
                 return

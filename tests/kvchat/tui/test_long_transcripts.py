@@ -123,7 +123,9 @@ async def test_a_reply_that_streams_out_of_view_is_there_when_the_user_comes_bac
         request = await chat.send("more")
         chat.client.accept(request)
         await chat.press("ctrl+home")
-        await chat.shows("Question 0 ")
+        await chat.shows("Question 0 ", "Context")
+        chat.app.clear_notifications()  # that the context is full
+        await chat.shows_not("Context")
         before = top_lines(chat)
         for number in range(30):
             chat.client.say(request, f"Streamed {number}.\n\n")
