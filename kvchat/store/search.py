@@ -51,28 +51,25 @@ def search(database: Database, words: str, limit: int) -> list[SearchHit]:
     tags, query = _tags_and_query(database, words)
     if not tags and not query:
         return []
-    tagged = "".join(
-        " AND c.id IN (SELECT conversation_id FROM tags WHERE substr(tag, 1, length(?)) = ?)" for _ in tags
-    )
     beginnings = [tag for tag in tags for _ in range(2)]
     if not query:
         rows = database.rows(
             f"SELECT {CONVERSATION_COLUMNS}, c.title AS marked FROM conversations c "
-            f"WHERE TRUE{tagged} ORDER BY c.updated_at DESC LIMIT ?",
+            f"WHERE TRUE{_tagged('c.id', tags)} ORDER BY c.updated_at DESC LIMIT ?",
             *(*beginnings, limit),
         )
         return [_hit(conversation_from(row), None, row["marked"]) for row in rows]
     titles = database.rows(
         f"SELECT {CONVERSATION_COLUMNS}, highlight(title_index, 0, ?, ?) AS marked FROM title_index "
         "JOIN conversations c ON c.number = title_index.rowid "
-        f"WHERE title_index MATCH ?{tagged} ORDER BY title_index.rowid DESC LIMIT ?",
+        f"WHERE title_index MATCH ?{_tagged('c.id', tags)} ORDER BY title_index.rowid DESC LIMIT ?",
         *(_START, _END, query, *beginnings, limit),
     )
     messages = database.rows(
         f"SELECT {MESSAGE_COLUMNS}, snippet(message_index, 0, ?, ?, '…', {_SNIPPET_TOKENS}) AS marked "
         f"FROM message_index JOIN ({MESSAGE_TABLES}) ON m.id = message_index.rowid "
-        "JOIN conversations c ON c.id = m.conversation_id "
-        f"WHERE message_index MATCH ? AND m.deletion IS NULL{tagged} ORDER BY message_index.rowid DESC LIMIT ?",
+        f"WHERE message_index MATCH ? AND m.deletion IS NULL{_tagged('m.conversation_id', tags)} "
+        "ORDER BY message_index.rowid DESC LIMIT ?",
         *(_START, _END, query, *beginnings, limit - len(titles)),
     )
     hits = [_hit(conversation_from(row), None, row["marked"]) for row in titles]
@@ -100,6 +97,11 @@ def _tags_and_query(database: Database, words: str) -> tuple[list[str], str]:
         else:
             rest.append(word)
     return tags, fts_query(" ".join(rest))
+
+
+def _tagged(column: str, tags: list[str]) -> str:
+    """That a conversation has them all, each given twice."""
+    return f" AND {column} IN (SELECT conversation_id FROM tags WHERE substr(tag, 1, length(?)) = ?)" * len(tags)
 
 
 def _hit(conversation: Conversation, message: StoredMessage | None, marked: str) -> SearchHit:

@@ -78,7 +78,7 @@ class SteadyScroll(VerticalScroll, can_focus=False):
 
     def watch_virtual_size(self) -> None:
         """Anchor what overflows, and only that: Textual would push shorter content down to the end."""
-        overflows = self.virtual_size.height > self.outer_size.height
+        overflows = self.virtual_size.height > self.size.height
         if overflows == self.is_anchored:
             return
         if overflows and self.place:

@@ -47,6 +47,17 @@ class Chat:
     async def shows_not(self, text: str) -> None:
         await self.until(lambda: text not in self.text)
 
+    async def talk(self, *turns: tuple[str, str]) -> None:
+        """Ask, and let each question be answered."""
+        for question, answer in turns:
+            self.client.reply(await self.send(question), answer)
+        await self.shows("tok/s")
+
+    @property
+    def texts(self) -> list[str]:
+        """Of the messages of the tab that is shown."""
+        return [message.text for message in self.tab.messages]
+
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
 
