@@ -20,6 +20,7 @@ from kvchat.store import StoreError
 from kvchat.tui import keys, slash
 from kvchat.tui.attention import Attention, tell_of_ended
 from kvchat.tui.completion import Candidate, argument_candidates, command_candidates, path_candidates
+from kvchat.tui.compositor import FrontCompositor
 from kvchat.tui.context_guard import ContextGuard
 from kvchat.tui.external_editor import EditorError, edit
 from kvchat.tui.format import printable
@@ -41,8 +42,9 @@ if TYPE_CHECKING:
 
 PANES_AWAKE = 2
 """Tabs that keep their messages mounted, the hidden one too: going to and fro between two takes no time."""
-PANEL_REFRESH_S = 0.5
-"""Between two drawings of the panel: each takes some ms of a core that the engine computes on too."""
+PANEL_REFRESH_S = 1.0
+"""Between two drawings of the panel while nothing but numbers changes: each takes some ms of a core that the engine
+computes on too."""
 PANEL_DELAY_S = 0.02
 """Until the first one, so that several changes are one drawing."""
 _PANEL_MODES: tuple[PanelMode, ...] = ("full", "compact", "off", "debug")
@@ -56,12 +58,13 @@ class ChatScreen(MessageScreen, SideScreen):
 
     def __init__(self, workspace: Workspace, ui: UiConfig) -> None:
         super().__init__(workspace)
+        self._compositor = FrontCompositor()
         self._panel_mode: PanelMode = ui.panel
         self._attention: Attention = ui.notify
         self._monitor = Monitor()
         self._panel_timer: Timer | None = None
         self._panel_drawn_at = -PANEL_REFRESH_S
-        self._bound: tuple[object, ...] = ()
+        self._situation: tuple[object, ...] = ()
         self._tab_bar = TabBar()
         self._banner = Banner()
         self.sidebar = Sidebar(workspace, ui.sidebar)
@@ -122,7 +125,10 @@ class ChatScreen(MessageScreen, SideScreen):
     def stats_changed(self, stats: EngineStats) -> None:
         """There is a new snapshot of the engine."""
         self._monitor.stats_changed(stats)
-        self.refresh_panel()
+        if stats.running:
+            self._refresh_panel()
+        else:
+            self.draw_panel()
 
     # Drawing
 
@@ -156,14 +162,16 @@ class ChatScreen(MessageScreen, SideScreen):
         views = [self._tab_view(tab) for tab in self.workspace.tabs]
         self._tab_bar.show(views)
         self.sidebar.show(views)
-        self.refresh_panel()
+        self._refresh_panel()
         self._watch()
         tab = self.workspace.active
         last = [(message.id, message.status) for message in tab.messages[-1:]]
-        bound = (tab.reply and tab.reply.phase, tab.can_retry, tab.can_continue, tab.can_undelete, last)
-        if bound != self._bound:
-            self._bound = bound
+        possible = (tab.can_retry, tab.can_continue, tab.can_undelete)
+        situation = (tab.id, tab.reply and tab.reply.phase, possible, last)
+        if situation != self._situation:
+            self._situation = situation
             self.refresh_bindings()
+            self.draw_panel()
 
     def _tab_view(self, tab: ConversationController) -> TabView:
         badge: Badge = ""
@@ -173,13 +181,20 @@ class ChatScreen(MessageScreen, SideScreen):
             badge = "failed" if tab.refusal or tab.messages[-1].status == "failed" else "unread"
         return TabView(tab.id, tab.title or "New chat", badge, tab is self.workspace.active)
 
-    def refresh_panel(self) -> None:
+    def _refresh_panel(self) -> None:
+        """Draw the panel before long."""
         if self._panel_timer is None:
             due = self._panel_drawn_at + PANEL_REFRESH_S - perf_counter()
-            self._panel_timer = self.set_timer(max(PANEL_DELAY_S, due), self._draw_panel)
+            self._panel_timer = self.set_timer(max(PANEL_DELAY_S, due), self._panel_due)
+
+    def _panel_due(self) -> None:
+        self._panel_timer, self._panel_drawn_at = None, perf_counter()
+        self._draw_panel()
+
+    def draw_panel(self) -> None:
+        self.call_after_refresh(self._draw_panel)
 
     def _draw_panel(self) -> None:
-        self._panel_timer, self._panel_drawn_at = None, perf_counter()
         self._forecast()
         tab = self.workspace.active
         debug = self._panel_mode == "debug"
@@ -188,7 +203,7 @@ class ChatScreen(MessageScreen, SideScreen):
             if panel.display:
                 panel.show(vitals)
         if debug:
-            self.refresh_panel()  # the interface changes while the engine has nothing new
+            self._refresh_panel()  # the interface changes while the engine has nothing new
 
     @on(Composer.Changed)
     def _forecast(self) -> None:
@@ -300,7 +315,7 @@ class ChatScreen(MessageScreen, SideScreen):
             panel.add_class(f"-{mode}")
         self._panel_mode = mode
         self._watch()
-        self.call_after_refresh(self._draw_panel)
+        self.draw_panel()
 
     def action_help(self) -> None:
         from kvchat.tui.screens.help import HelpScreen

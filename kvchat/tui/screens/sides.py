@@ -27,8 +27,8 @@ class SideScreen(TabScreen):
         """Show the panel in this form from now on."""
         raise NotImplementedError
 
-    def refresh_panel(self) -> None:
-        """Draw the panel soon."""
+    def draw_panel(self) -> None:
+        """Draw the panel when the screen is laid out."""
         raise NotImplementedError
 
     @property
@@ -55,7 +55,7 @@ class SideScreen(TabScreen):
 
     def _change_sidebar(self, change: Callable[[], None]) -> None:
         change()
-        self.refresh_panel()  # in another form, where there is no space for both
+        self.draw_panel()  # in another form, where there is no space for both
         if not self.sidebar.covers:
             cast("KvChatApp", self.app).keep("ui", "sidebar", self.sidebar.display)
 
@@ -74,7 +74,7 @@ class SideScreen(TabScreen):
 
     def on_resize(self) -> None:
         self.sidebar.fit()
-        self.refresh_panel()
+        self.draw_panel()
 
     # The map of KV blocks
 

@@ -10,10 +10,10 @@ from textual.binding import Binding
 from textual.content import Content
 from textual.events import Click, MouseMove
 from textual.message import Message
-from textual.widget import Widget
 
 from engine.api import BLOCK_CACHED, BLOCK_FREE, BLOCK_OWNED, BLOCK_SHARED, EngineStats
 from kvchat.tui.format import count, shorten
+from kvchat.tui.widgets.lines import Lines
 from kvchat.tui.widgets.meters import quiet
 
 
@@ -65,7 +65,7 @@ def draw(blocks: bytes, own_code: int | None, cells: int) -> tuple[list[Owner], 
     return drawn, per_cell
 
 
-class BlockMap(Widget, can_focus=True):
+class BlockMap(Lines, can_focus=True):
     """Draws the pool of the last snapshot into the space it has. The mouse and, while it has the keys, a cursor name
     whose a block is, and choose it."""
 
@@ -103,7 +103,7 @@ class BlockMap(Widget, can_focus=True):
         codes."""
         if (blocks, own_code, owners) != (self._blocks, self._own_code, self._owners):
             self._blocks, self._own_code, self._owners = blocks, own_code, owners
-            self.refresh()
+            self.redraw()
 
     def on_mouse_move(self, event: MouseMove) -> None:
         """Name whose the block under the mouse is."""
@@ -119,7 +119,7 @@ class BlockMap(Widget, can_focus=True):
     def action_move(self, right: int, down: int) -> None:
         cells = -(-len(self._blocks) // self._per_cell)
         self._cursor = min(max(0, self._cursor + right + down * self._columns), max(0, cells - 1))
-        self.refresh()
+        self.redraw()
 
     def action_choose(self) -> None:
         self._choose(self._cursor)
@@ -152,8 +152,8 @@ class BlockMap(Widget, can_focus=True):
         owner = code - BLOCK_OWNED
         return self._owners[owner][1] if owner < len(self._owners) else "another conversation"
 
-    def render(self) -> Content:
-        columns, rows = max(1, (self.content_size.width + 1) // 2), self.content_size.height - 1
+    def lines(self, width: int) -> Sequence[Content]:
+        columns, rows = max(1, (width + 1) // 2), self.size.height - 1
         drawn, per_cell = draw(self._blocks, self._own_code, columns * rows)
         self._columns, self._per_cell = columns, per_cell
         cursor = min(self._cursor, len(drawn) - 1) if drawn and self.has_focus else None
@@ -161,12 +161,11 @@ class BlockMap(Widget, can_focus=True):
         if cursor is not None:
             line, cell = divmod(cursor, columns)
             lines[line] = lines[line].stylize("reverse", 2 * cell, 2 * cell + 1)
-            lines.append(Content(shorten(": ".join(self._describe(cursor)), self.content_size.width)))
-            return Content("\n").join(lines)
+            return [*lines, Content(shorten(": ".join(self._describe(cursor)), width))]
         shown, total = min(len(self._blocks), len(drawn) * per_cell), len(self._blocks)
         if per_cell > 1 or shown < total:
             lines.append(quiet(f"{count(per_cell)} a cell, {count(shown)} of {count(total)}"))
-        return Content("\n").join(lines)
+        return lines
 
 
 def _line(cells: Sequence[Owner]) -> Content:

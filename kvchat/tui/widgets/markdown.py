@@ -10,6 +10,7 @@ from textual.content import Content
 from textual.widgets import Markdown
 from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
+from kvchat.tui.widgets.backdrop import Backdrop
 from kvchat.tui.widgets.extents import guessed_rows
 from kvchat.tui.widgets.unscrolled import Unscrolled
 
@@ -33,7 +34,7 @@ class StreamingFence(ReplyFence):
     streaming = True
 
 
-class ReplyMarkdown(Markdown, Unscrolled):
+class ReplyMarkdown(Markdown, Backdrop, Unscrolled):
     """A reply. HTML is text, a line break is a line break, and a link is a message, never an opened browser."""
 
     def __init__(self, drawn: bool = True) -> None:

@@ -9,12 +9,12 @@ from typing import Literal
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widget import Widget
 
 from engine.api import EngineStats, Metrics, ModelInfo
 from kvchat.diagnosis import Reading, diagnose
 from kvchat.tui.format import NOTHING, count, percent, printable, rate, seconds, shorten, size
 from kvchat.tui.responsiveness import LAG_LIMIT_S, Responsiveness
+from kvchat.tui.widgets.backdrop import Backdrop
 from kvchat.tui.widgets.block_map import (
     CACHED,
     FREE,
@@ -27,6 +27,7 @@ from kvchat.tui.widgets.block_map import (
     count_owners,
     own_code,
 )
+from kvchat.tui.widgets.lines import Lines
 from kvchat.tui.widgets.meters import bar, charted, quiet, row, scale, sparkline
 from kvchat.tui.widgets.tab_bar import BADGES
 
@@ -73,37 +74,27 @@ Draw = Callable[[Vitals, int], Sequence[Content]]
 """Lines of so many columns."""
 
 
-class Readout(Widget):
+class Readout(Lines):
     """Some lines drawn from the vitals."""
 
     def __init__(self, draw: Draw, classes: str = "") -> None:
-        super().__init__(classes=classes)
+        super().__init__(classes)
         self._draw = draw
         self.vitals = Vitals()
-        self._shown = Content()
 
     def show(self, vitals: Vitals) -> None:
         """Draw these from now on."""
         self.vitals = vitals
-        if not self.outer_size:
-            return  # it is hidden; when it is not any more, its height is asked for
-        before, lines = self._shown, self._lines()
-        self._shown = Content("\n").join(lines)
-        if not self._shown.is_same(before):
-            self.refresh(layout=len(lines) != self.outer_size.height)
+        self.redraw()
 
-    def render(self) -> Content:
-        self._shown = Content("\n").join(self._lines())
-        return self._shown
+    def lines(self, width: int) -> Sequence[Content]:
+        return self._draw(self.vitals, width)
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        return len(self._draw(self.vitals, width))
-
-    def _lines(self) -> Sequence[Content]:
-        return self._draw(self.vitals, self.outer_size.width - self.gutter.width)
+        return len(self.lines(width))
 
 
-class Panel(VerticalScroll, can_focus=False):
+class Panel(VerticalScroll, Backdrop, can_focus=False):
     """Everything, at the right side of the screen; to debug, the interface instead of the KV blocks.
 
     Two widgets and no more: all of them are laid out anew whenever a reply grows.

@@ -8,6 +8,7 @@ from textual.containers import Vertical
 from kvchat.branch import Reply
 from kvchat.store import StoredMessage
 from kvchat.tui.format import printable
+from kvchat.tui.widgets.backdrop import Backdrop
 from kvchat.tui.widgets.extents import Extents
 from kvchat.tui.widgets.foot import Foot
 from kvchat.tui.widgets.markdown import ReplyMarkdown
@@ -15,7 +16,7 @@ from kvchat.tui.widgets.sections import FIRST, Section, following
 from kvchat.tui.widgets.unscrolled import Unscrolled
 
 
-class AssistantMessage(Vertical, Unscrolled):
+class AssistantMessage(Vertical, Backdrop, Unscrolled):
     """A reply and, below it, a line that says what it is doing, what it cost or why it failed.
 
     A long one consists of sections, and of those only the ones near the view are drawn, see `draw`.

@@ -11,6 +11,8 @@ from textual.layout import DockArrangeResult
 from textual.message import Message
 from textual.widget import Widget
 
+from kvchat.tui.widgets.backdrop import Backdrop
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -21,7 +23,7 @@ class Place:
     section: int = 0
 
 
-class SteadyScroll(VerticalScroll, can_focus=False):
+class SteadyScroll(VerticalScroll, Backdrop, can_focus=False):
     """The end stays in view until the user scrolls up, and again once they are back there; otherwise what they read
     stays where it is, whatever happens above and below."""
 

@@ -14,4 +14,4 @@ class Unscrolled(Widget):
     reply that streams grows eight times a second.
     """
 
-    virtual_size = Reactive(Size(0, 0), layout=False)
+    virtual_size = Reactive(Size(0, 0), repaint=False, layout=False)

@@ -12,6 +12,7 @@ from scripted_client import metrics, stats
 from engine.api import BLOCK_CACHED, BLOCK_FREE, BLOCK_OWNED, BLOCK_SHARED, Metrics, Progress
 from kvchat import paths
 from kvchat.config import Config, UiConfig, load_config
+from kvchat.tui.screens import chat as chat_module
 from kvchat.tui.widgets.block_map import CACHED, FREE, OTHER, OWN, SHARED, BlockMap, count_owners, draw, own_code
 from kvchat.tui.widgets.meters import bar, charted, row, scale, sparkline
 from kvchat.tui.widgets.panel import Panel, Readout
@@ -240,21 +241,60 @@ async def test_the_panel_tells_the_memory_of_the_engine(open_chat: Open) -> None
         await chat.shows("memory of the engine", "612 MiB")
 
 
-async def test_only_what_changed_is_drawn_again(open_chat: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_lines_that_changed_are_drawn_again(open_chat: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_chat(size=LARGE) as chat:
         chat.client.emit(stats([(chat.tab.id, 70)]))
         await chat.shows("this tab   70")
         await chat.pilot.pause()
-        drawn = []
-        monkeypatch.setattr(Readout, "refresh", lambda readout, **how: drawn.append(how))
-        monkeypatch.setattr(BlockMap, "refresh", lambda blocks, **how: drawn.append(how))
-        panel = chat.app.chat.query_one(Panel)
-        for readout in panel.query(Readout):
-            readout.show(readout.vitals)
+        drawn: list[int] = []
+        for kind in (Readout, BlockMap):
+            monkeypatch.setattr(kind, "refresh", lambda lines, *rows, **how: drawn.extend(row.y for row in rows))
+        readout = chat.app.chat.query_one(Panel).query_one(Readout)
+        readout.show(readout.vitals)
         assert not drawn
-        for readout in panel.query(Readout):
-            readout.show(replace(readout.vitals, context_tokens=4000))
-        assert drawn == [{"layout": False}]
+        readout.show(replace(readout.vitals, context_tokens=4000))
+        lines = [line.plain for line in readout.lines(readout.size.width)]
+        context = next(y for y, line in enumerate(lines) if line.startswith("context"))
+        assert drawn == [context, context + 1], "its number and its bar"
+
+
+async def test_numbers_alone_wait_and_what_happens_in_the_tab_is_shown_at_once(
+    open_chat: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_module, "PANEL_REFRESH_S", 1e9)
+    async with open_chat(size=LARGE) as chat:
+        request = await chat.send("Hello")
+        chat.client.accept(request)
+        chat.client.emit(Progress(request, "decode", 412, metrics(3)), stats([(chat.tab.id, 70)]))
+        await chat.shows("182 ms")
+        drawn: list[object] = []
+        monkeypatch.setattr(Readout, "show", lambda readout, vitals: drawn.append(vitals))
+        for used in range(71, 80):
+            chat.client.emit(Progress(request, "decode", 412, metrics(3)), stats([(chat.tab.id, used)]))
+            await chat.pilot.pause()
+        assert not drawn
+        chat.client.finish(request)
+        await chat.until(lambda: drawn)
+
+
+async def test_f3_leaves_one_timer_for_the_panel(open_chat: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that follow one another would go on for as long as something runs."""
+    async with open_chat(size=LARGE) as chat:
+        request = await chat.send("Hello")
+        chat.client.accept(request)
+        await chat.pilot.pause()
+        screen, set_timer, started = chat.app.chat, chat.app.chat.set_timer, []
+
+        def counted(delay: float, callback: object) -> object:
+            started.append(callback)
+            return set_timer(1e9, callback)
+
+        monkeypatch.setattr(screen, "set_timer", counted)
+        for _ in range(4):
+            await chat.press("f3")
+            chat.client.emit(Progress(request, "decode", 412, metrics(3)), stats([(chat.tab.id, 70)]))
+            await chat.pilot.pause()
+        assert started.count(screen._panel_due) <= 1
 
 
 async def test_one_line_says_what_makes_a_reply_slow(open_chat: Open) -> None:
