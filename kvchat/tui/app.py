@@ -106,6 +106,12 @@ class KvChatApp(App[None]):
     def get_default_screen(self) -> Screen[None]:
         return self.chat
 
+    def refresh_css(self, animate: bool = True) -> None:
+        if self.screen_stack:
+            super().refresh_css(animate)
+        else:  # what the choice of the theme in __init__ asks for; all styles are read with the first screen
+            self.stylesheet.set_variables(self.get_css_variables())
+
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return block_colors(self.current_theme.dark)
 

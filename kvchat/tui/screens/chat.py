@@ -80,7 +80,8 @@ class ChatScreen(MessageScreen, SideScreen):
         yield self._tab_bar
         yield self._banner
         with Horizontal(id="body"):
-            yield self.sidebar
+            if self.sidebar.display:
+                yield self.sidebar
             yield self._switcher
             yield panel
         yield strip

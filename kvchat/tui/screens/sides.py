@@ -46,14 +46,16 @@ class SideScreen(TabScreen):
 
     # The list of conversations
 
-    def action_toggle_sidebar(self) -> None:
-        self._change_sidebar(self.sidebar.toggle)
+    async def action_toggle_sidebar(self) -> None:
+        await self._change_sidebar(self.sidebar.toggle)
 
     @on(TabBar.SidebarWanted)
-    def _switch_sidebar(self) -> None:
-        self._change_sidebar(self.sidebar.close if self.sidebar.display else self.sidebar.toggle)
+    async def _switch_sidebar(self) -> None:
+        await self._change_sidebar(self.sidebar.close if self.sidebar.display else self.sidebar.toggle)
 
-    def _change_sidebar(self, change: Callable[[], None]) -> None:
+    async def _change_sidebar(self, change: Callable[[], None]) -> None:
+        if not self.sidebar.is_attached:  # the first paint does without it while it is closed
+            await self.query_one("#body").mount(self.sidebar, before=0)
         change()
         self.draw_panel()  # in another form, where there is no space for both
         if not self.sidebar.covers:

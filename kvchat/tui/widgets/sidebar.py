@@ -49,6 +49,8 @@ class Sidebar(Finder):
 
     def fit(self) -> None:
         """The screen has another size, or the list was opened or closed."""
+        if not self.is_attached:
+            return
         self.set_class(self.covers, "-covers")
         self.screen.set_class(self.display and self.screen.size.width < CROWDED_BELOW, "-crowded")
 
