@@ -18,6 +18,7 @@ from kernels.cpu.places import LAYER_PLACES, MODEL_PLACES, WORK_PLACES, Layer, M
 from kernels.cpu.spans import FEW_ROWS
 from kernels.cpu.step import scratch_bytes, serve_steps
 from kernels.cpu.team import Team
+from kernels.cpu.teams import Teams
 from kernels.cpu.tier import has_pairs
 from kernels.cpu.weights import DecoderShape, NativeLayer, NativeWeights
 from kernels.kv_format import Groups
@@ -26,7 +27,7 @@ _NO_GROUPS = Groups(0, 0)
 
 
 @cache
-def _team(size: int) -> Team:
+def team_of(size: int) -> Team:
     return Team(size, serve_steps)
 
 
@@ -47,7 +48,7 @@ class NativeDecoder:
         threads: int,
     ) -> None:
         self._shape, self._weights, self._cache, self._threads = shape, weights, cache, threads
-        self._team = _team(threads)
+        self._teams = Teams(threads, team_of)
         self._eps = torch.tensor([shape.norm_eps], dtype=torch.float32)
         self._layer_table = np.array(
             [self._layer(*parts) for parts in zip(self._weights.layers, windows, cache, strict=True)], np.int64
@@ -145,7 +146,7 @@ class NativeDecoder:
         }.items():
             work[place] = value
         with _one_call:
-            self._team.run(work.ctypes.data)
+            self._teams.run(work.ctypes.data)
         return self._buffers[Work.OUT][: len(logit_rows)]
 
     def _make_room(self, *needed: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -155,8 +156,12 @@ class Team:
         _store(self._control + MEMBERS * LINE, size)
         self._calls = 0
         self._wakers = [threading.Semaphore(0) for _ in range(1, size)]
-        for me, waker in enumerate(self._wakers, 1):
-            threading.Thread(target=self._help, args=(me, waker), name=f"kernels-{me}", daemon=True).start()
+        self._helpers = [
+            threading.Thread(target=self._help, args=(me, waker), name=f"kernels-{me}", daemon=True)
+            for me, waker in enumerate(self._wakers, 1)
+        ]
+        for helper in self._helpers:
+            helper.start()
 
     def run(self, job: int) -> None:
         """Do the work at address `job` on all threads."""
@@ -165,6 +170,14 @@ class Team:
             if _was_asleep(self._control, me):
                 waker.release()
         self._calls = self._serve(self._control, self._calls, 0)
+
+    def cpu_s(self) -> list[float]:
+        """The seconds that each thread has run so far, the caller's first; where the system does not tell them of
+        other threads, only the caller's."""
+        if sys.platform in ("darwin", "win32"):
+            return [time.thread_time()]
+        clocks = [time.pthread_getcpuclockid(helper.ident) for helper in self._helpers if helper.ident]
+        return [time.thread_time(), *map(time.clock_gettime, clocks)]
 
     def _help(self, me: int, waker: threading.Semaphore) -> None:
         seen = 0

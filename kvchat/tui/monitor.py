@@ -46,8 +46,10 @@ class Monitor:
         if metrics.ttft_s is not None and computed >= LEAST_PREFILL:
             self._prefills.append((computed, metrics.ttft_s - metrics.queue_s))
 
-    def stats_changed(self, stats: EngineStats) -> None:
-        self._stats = stats
+    def stats_changed(self, stats: EngineStats) -> bool:
+        """There is a new snapshot; whether it differs in more than numbers that always move."""
+        before, self._stats = self._stats, stats
+        return (stats.running, stats.waiting) != (before.running, before.waiting)
 
     @property
     def prefill_tokens_per_s(self) -> float:

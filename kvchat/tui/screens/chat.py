@@ -125,11 +125,10 @@ class ChatScreen(MessageScreen, SideScreen):
 
     def stats_changed(self, stats: EngineStats) -> None:
         """There is a new snapshot of the engine."""
-        self._monitor.stats_changed(stats)
-        if stats.running:
-            self._refresh_panel()
-        else:
+        if self._monitor.stats_changed(stats):
             self.draw_panel()
+        else:
+            self._refresh_panel()
 
     # Drawing
 
