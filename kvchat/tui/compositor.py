@@ -17,7 +17,7 @@ Span = tuple[int, int, int]
 class FrontCompositor(Compositor):
     """Asks widgets only for lines that are to be drawn and that nothing in front covers.
 
-    Textual asks every widget that touches the box around all changes for all its lines, eight times a second while a
+    Textual asks every widget that touches the box around all changes for all its lines, ten times a second while a
     reply streams: each of the containers around it for a screen of blanks, and whatever lies between two changes.
     """
 

@@ -6,11 +6,16 @@ from string import ascii_lowercase
 
 from hypothesis import given
 from hypothesis import strategies as some
+from rich.color import Color
 from rich.segment import Segment
+from textual.app import App, ComposeResult
+from textual.containers import Vertical
 from textual.geometry import Region, Size
 from textual.strip import Strip
+from textual.widgets import Static
 
 from kvchat.tui.compositor import FrontCompositor
+from kvchat.tui.widgets.backdrop import Backdrop
 
 SCREEN = Size(12, 6)
 
@@ -79,3 +84,30 @@ def test_what_others_cover_is_not_asked_for() -> None:
 
 def test_without_a_change_nothing_is_drawn() -> None:
     assert compositor(boxes_over_all([]), []).render_partial_update() is None
+
+
+class Covered(Vertical, Backdrop):
+    pass
+
+
+async def cells(container: type[Vertical]) -> list[tuple[str, Color | None, Color | None]]:
+    """The characters and colours of a screen on which a container is seen around and below two texts."""
+
+    class Screen(App[None]):
+        CSS = """
+        .around { border-left: outer red; background: blue; padding: 1 2; height: 8; }
+        Static { margin-bottom: 1; width: 50%; }
+        """
+
+        def compose(self) -> ComposeResult:
+            with container(classes="around"):
+                yield Static("one")
+                yield Static("two")
+
+    async with Screen().run_test(size=(30, 10)) as pilot:
+        segments = [segment for strip in pilot.app.screen._compositor.render_strips() for segment in strip]
+    return [(cell, style.color, style.bgcolor) for text, style, _ in segments if style for cell in text]
+
+
+async def test_a_backdrop_looks_as_if_all_its_rows_were_rendered() -> None:
+    assert await cells(Covered) == await cells(Vertical)
