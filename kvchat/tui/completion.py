@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvchat.tui.format import size
+from kvchat.tui.attachments import MAX_BYTES
+from kvchat.tui.estimate import BYTES_PER_TOKEN
+from kvchat.tui.format import count, size
 from kvchat.tui.slash import Choice, SlashCommand
 
 MAX_PATHS = 50
@@ -58,9 +60,15 @@ def path_candidates(before: str) -> list[Candidate]:
             text = f"@{os.path.join(folder, entry.name)}/"
             found.append(Candidate(entry.name + "/", "folder", text, len(match[0])))
         elif entry.is_file():
-            about = size(entry.stat().st_size)
+            about = _about_file(entry.stat().st_size)
             found.append(Candidate(entry.name, about, "", len(match[0]), path=Path(entry.path)))
     return found[:MAX_PATHS]
+
+
+def _about_file(length: int) -> str:
+    if length > MAX_BYTES:
+        return f"{size(length)}: too large to attach"
+    return f"{size(length)} · about {count(-(-length // BYTES_PER_TOKEN))} tokens"
 
 
 def command_candidates(before: str, commands: Sequence[SlashCommand]) -> list[Candidate]:

@@ -32,7 +32,7 @@ class ContextGuard:
     def replied(self, tab: ConversationController, metrics: Metrics) -> None:
         """A reply ended; the engine read all before it if there was a first token."""
         if metrics.ttft_s is not None:
-            self._read.add(tab.token_ids)
+            self._read.add(tab.conversation.system_prompt, tab.token_ids)
 
     def forecast(self, pane: ChatPane) -> None:
         """Say what sending the draft of the tab that is shown will cost, and warn once when little is left."""
@@ -58,15 +58,17 @@ class ContextGuard:
 
     def _tokens(self, pane: ChatPane, text: str) -> tuple[int, int]:
         """About how many tokens the engine has to read for a text that is sent, and how many it has read before."""
-        tab, preceding = pane.controller, pane.preceding
+        tab, preceding, prompt = pane.controller, pane.preceding, pane.controller.conversation.system_prompt
         if tab.reply and preceding == len(tab.messages):
             return estimated_tokens(text), tab.context_tokens
         known = tab.token_ids[:preceding]
         cached = self._read.tokens(known)
-        unknown = [each.text for each, token_ids in zip(tab.messages, known, strict=False) if not token_ids]
-        if not any(known[:1]):
-            unknown.insert(0, tab.conversation.system_prompt)
-        return estimated_tokens("".join([*unknown, text])) + sum(map(len, known)) - cached, cached
+        unread = [each.text for each, token_ids in zip(tab.messages, known, strict=False) if not token_ids]
+        new = estimated_tokens("".join([*unread, text])) + sum(map(len, known)) - cached
+        if any(known[:1]):
+            return new, cached
+        shared = estimated_tokens(prompt)
+        return (new, cached + shared) if self._read.knows(prompt) else (new + shared, cached)
 
     def reason(self, tab: ConversationController) -> str:
         """Why the message that came back from the engine was not sent."""

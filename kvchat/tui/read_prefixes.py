@@ -15,9 +15,14 @@ class ReadPrefixes:
     def __init__(self) -> None:
         self._read: set[int] = set()
 
-    def add(self, messages: Sequence[TokenIds]) -> None:
-        """The engine read these messages."""
+    def add(self, system_prompt: str, messages: Sequence[TokenIds]) -> None:
+        """The engine read these messages, the first with the system prompt before it."""
+        self._read.add(hash(system_prompt))
         self._read.update(_hashes(messages))
+
+    def knows(self, system_prompt: str) -> bool:
+        """Whether a conversation that begins with it was read."""
+        return hash(system_prompt) in self._read
 
     def clear(self) -> None:
         """The engine is gone, and all it read."""

@@ -56,7 +56,8 @@ class Workspace:
         self.personas = personas
         self._on_change = on_change
         self._titler = Titler(client, self.find, self.running) if config.ui.auto_titles else None
-        self._closed: list[Tab] = []
+        self._closed: list[tuple[int, Tab]] = []
+        """With the place that each had."""
         saved = store.open_tabs()
         self.tabs.extend(map(self._restored, saved))
         if not saved:
@@ -154,10 +155,10 @@ class Workspace:
 
     def open_stored(self, conversation_id: str) -> ConversationController:
         """Open a conversation of the history, or find its tab. Raises StoreError."""
-        closed = next((tab for tab in self._closed if tab.conversation_id == conversation_id), None)
+        closed = next((each for each in self._closed if each[1].conversation_id == conversation_id), None)
         if closed:
             self._closed.remove(closed)
-        return self._open(closed or Tab(conversation_id))
+        return self._open(closed[1] if closed else Tab(conversation_id))
 
     def continue_with(self, conversation_id: str) -> None:
         """Show a conversation of the history, in place of a tab in which nothing was written. Raises StoreError."""
@@ -200,12 +201,15 @@ class Workspace:
 
     def delete(self, conversation: Conversation) -> None:
         """Delete a conversation that is not open, for good. Raises StoreError."""
-        self._closed = [tab for tab in self._closed if tab.conversation_id != conversation.id]
+        self._closed = [each for each in self._closed if each[1].conversation_id != conversation.id]
         self._store.delete_conversation(conversation.id)
 
     def reopen(self) -> ConversationController | None:
-        """Open the tab closed last again, with its draft. Raises StoreError."""
-        return self._open(self._closed.pop()) if self._closed else None
+        """Open the tab closed last again, where it was and with its draft. Raises StoreError."""
+        if not self._closed:
+            return None
+        index, tab = self._closed.pop()
+        return self._open(tab, index)
 
     def close(self, tab: ConversationController) -> ConversationController:
         """Close a tab, stop its reply, and return the tab to show now. A conversation in which nothing was written is
@@ -216,7 +220,7 @@ class Workspace:
             self.tabs.append(self._fresh(self.default_persona))
         self.tabs.remove(tab)
         if not self._forget_if_empty(tab):
-            self._closed.append(Tab(tab.id, draft=tab.unsent))
+            self._closed.append((index, Tab(tab.id, draft=tab.unsent)))
         if tab is self.active:
             self.activate(self.tabs[min(index, len(self.tabs) - 1)])
         self.save()
@@ -276,11 +280,11 @@ class Workspace:
         )
         return self._controller(conversation.id)
 
-    def _open(self, saved: Tab) -> ConversationController:
+    def _open(self, saved: Tab, index: int | None = None) -> ConversationController:
         tab = self.find(saved.conversation_id)
         if tab is None:
             tab = self._restored(saved)
-            self.tabs.append(tab)
+            self.tabs.insert(len(self.tabs) if index is None else index, tab)
             self.save()
         return tab
 

@@ -194,8 +194,9 @@ def _hint(vitals: Vitals, width: int) -> Content:
     if vitals.model is None:
         return quiet("the engine is not ready")
     found = diagnose(Reading.now(vitals.stats, vitals.metrics, vitals.model))
-    hint = shorten(found.hint, width)
-    return quiet(hint) if found.bottleneck == "none" else Content.styled(hint, "$warning")
+    if found.bottleneck == "none":
+        return quiet("replies wait, see the queue" if vitals.waiting else found.hint)
+    return Content.styled(shorten(found.hint, width), "$warning")
 
 
 def _waiting(vitals: Vitals, width: int) -> Sequence[Content]:

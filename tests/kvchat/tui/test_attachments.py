@@ -101,6 +101,13 @@ def test_what_is_no_text_is_refused_in_one_line(tmp_path: Path, content: bytes |
     assert str(path) in str(refused.value) and "\n" not in str(refused.value)
 
 
+def test_the_list_of_files_says_what_attaching_them_would_mean(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("word" * 1500)
+    (tmp_path / "video.bin").write_bytes(b"x" * (MAX_BYTES + 1))
+    about = {each.label: each.about for each in path_candidates(f"@{tmp_path}/")}
+    assert about == {"notes.txt": "6 KiB · about 1,500 tokens", "video.bin": "1 MiB: too large to attach"}
+
+
 def test_the_home_of_nobody_has_no_files() -> None:
     assert path_candidates("see @~nobody-of-that-name/") == []
 

@@ -81,6 +81,19 @@ async def test_a_new_engine_has_cached_nothing(open_chat: Open) -> None:
         await chat.shows(f"about {chat.tab.context_tokens + 6} new tokens")
 
 
+async def test_a_new_tab_finds_the_system_prompt_that_another_began_with_in_the_cache(open_chat: Open) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        prompt = estimated_tokens(chat.tab.conversation.system_prompt)
+        assert prompt > 0
+        await chat.type("a draft of some words")
+        await chat.shows(f"about {prompt + 6} new tokens")
+        await chat.press("ctrl+u")
+        await answered(chat, "one two three", "four five six")
+        await chat.press("ctrl+t")
+        await chat.type("a draft of some words")
+        await chat.shows(f"about 6 new + {prompt} cached")
+
+
 async def test_an_edit_finds_only_what_goes_before_it_in_the_cache(open_chat: Open) -> None:
     async with open_chat(size=(100, 30)) as chat:
         await answered(chat, "one two three", "four five six")

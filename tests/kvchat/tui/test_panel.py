@@ -232,6 +232,7 @@ async def test_the_queue_names_every_waiting_tab_and_what_it_waits_for(open_chat
         await chat.press("ctrl+t")
         await chat.send("And fish?")
         await chat.shows("Queue", "○ Where do birds nest?", "for 12 KV blocks, 3 available", "○ And fish?")
+        await chat.shows("replies wait, see the queue")
         chat.client.prefill(request, 100)
         await chat.shows_not("12 KV blocks")
 

@@ -52,3 +52,9 @@ async def test_a_value_that_cannot_be_is_said_and_nothing_changes(open_chat: Ope
         await chat.press("escape")
         await chat.shows_not("Sampling of this tab")
         assert chat.tab.conversation.sampling == before
+
+
+async def test_all_of_the_form_fits_a_terminal_of_24_rows(open_chat: Open) -> None:
+    async with open_chat(size=(80, 24)) as chat:
+        await open_form(chat)
+        await chat.shows("temperature", "0 greedy; higher is more varied", "true: write until max_tokens", "Save")

@@ -157,7 +157,21 @@ async def test_a_closed_tab_can_be_opened_again(open_chat: Open) -> None:
         await chat.app.chat.action_reopen_tab()
         await chat.shows("first")
         await chat.app.chat.open_stored(chat.tab.id)
-        assert titles(chat) == ["", "one"]
+        assert titles(chat) == ["one", ""]
+
+
+async def test_a_closed_tab_comes_back_to_its_place(open_chat: Open) -> None:
+    async with open_chat() as chat:
+        for text in ("one", "two", "three"):
+            chat.client.reply(await chat.send(text), "answer")
+            await chat.press("ctrl+t")
+        await chat.until(lambda: not chat.app.workspace.running())
+        for key in ("alt+2", "ctrl+w", "ctrl+w"):
+            await chat.press(key)
+        await chat.until(lambda: titles(chat) == ["one", ""])
+        for _ in range(2):
+            await chat.app.chat.action_reopen_tab()
+        assert titles(chat) == ["one", "two", "three", ""]
 
 
 async def test_a_closed_tab_comes_back_with_its_draft(open_chat: Open) -> None:
