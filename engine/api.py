@@ -224,7 +224,7 @@ class EngineStats(msgspec.Struct, frozen=True, tag=True):
     max_sequences: int = 0
     """How many may run at the same time."""
     tokens_per_s: float = 0.0
-    """Generated tokens of all requests over the last few seconds."""
+    """Generated tokens of all requests over the last few seconds of work."""
     prefill_tokens_per_s: float = 0.0
     hit_rate: float = 0.0
     """Cached share of the prompt tokens of recent requests, 0 to 1."""

@@ -138,6 +138,9 @@ class Engine:
             reply_start,
         )
         self._resume(live, prompt.open_reply)
+        if not self._live:
+            self._throughput.begin()
+            self._prefill_throughput.begin()
         self._scheduler.add(seq)
         self._live[request_id] = live
         self._pending.append(

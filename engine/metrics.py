@@ -77,10 +77,15 @@ class RequestClock:
 
 
 class Throughput:
-    """Tokens per second over the last WINDOW_S seconds, idle time included."""
+    """Tokens per second over the last WINDOW_S seconds of work."""
 
     def __init__(self) -> None:
         self._counts: deque[tuple[float, int]] = deque()
+        self._started = monotonic()
+
+    def begin(self) -> None:
+        """Work begins after a pause, which does not count."""
+        self._counts.clear()
         self._started = monotonic()
 
     def add(self, tokens: int) -> None:

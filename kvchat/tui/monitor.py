@@ -54,7 +54,7 @@ class Monitor:
     @property
     def prefill_tokens_per_s(self) -> float:
         """Of the last replies, by their time to the first token; 0 before any. The engine's own figure counts the time
-        in which nothing was to do, too."""
+        of decodes, too."""
         seconds = sum(seconds for _, seconds in self._prefills)
         return sum(tokens for tokens, _ in self._prefills) / seconds if seconds > 0 else 0.0
 
