@@ -28,6 +28,7 @@ from kvchat.conversation import Change, ConversationController
 from kvchat.personas import Personas
 from kvchat.store import Store, StoreError
 from kvchat.tui import clipboard, keys
+from kvchat.tui.ask import ask
 from kvchat.tui.format import printable, typed
 from kvchat.tui.keymap import spelled
 from kvchat.tui.screens.chat import ChatScreen
@@ -209,11 +210,11 @@ class KvChatApp(App[None]):
         from kvchat.tui.screens.confirm import ConfirmScreen
         from kvchat.tui.screens.models import ModelScreen
 
-        chosen = await self.push_screen_wait(ModelScreen(self.workspace.model))
+        chosen = await ask(self.chat, ModelScreen(self.workspace.model))
         if not chosen or (chosen == self.workspace.model and self._engine.state == "ready"):
             return
         question = f"Replies are running. Stop them and load {chosen}?"
-        if self.workspace.running() and not await self.push_screen_wait(ConfirmScreen(question, "Load")):
+        if self.workspace.running() and not await ask(self.chat, ConfirmScreen(question, "Load")):
             return
         try:
             engine = self.workspace.use_model(chosen)
@@ -247,7 +248,7 @@ class KvChatApp(App[None]):
     async def _choose_theme(self) -> None:
         from kvchat.tui.screens.themes import ThemeScreen
 
-        if chosen := await self.push_screen_wait(ThemeScreen(self._themes.own)):
+        if chosen := await ask(self.chat, ThemeScreen(self._themes.own)):
             self.keep("ui", "theme", chosen)
 
     def keep(self, table: str, key: str, value: str | bool) -> None:

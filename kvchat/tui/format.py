@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len, set_cell_size
+
 from engine.api import Metrics
 
 _CONTROLS: dict[int, int | None] = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"}
@@ -79,8 +81,8 @@ def size(number: int) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """At most `limit` characters, with an ellipsis where something was cut."""
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+    """At most `limit` cells, with an ellipsis where something was cut."""
+    return text if cell_len(text) <= limit else set_cell_size(text, limit - 1).rstrip() + "…"
 
 
 def statistics(metrics: Metrics) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 from textual import on, work
 
 from kvchat.store import StoredMessage
+from kvchat.tui.ask import ask
 from kvchat.tui.code_blocks import code_blocks, may_have_code
 from kvchat.tui.screens.tabs import TabScreen
 from kvchat.tui.widgets.chat_pane import ChatPane
@@ -76,7 +77,7 @@ class MessageScreen(TabScreen):
 
         target = self.target
         blocks = code_blocks(target.text) if target else []
-        chosen = await self.app.push_screen_wait(CodeScreen(blocks)) if len(blocks) > 1 else next(iter(blocks), None)
+        chosen = await ask(self, CodeScreen(blocks)) if len(blocks) > 1 else next(iter(blocks), None)
         if chosen:
             self._copy(chosen.code, "Code copied")
         elif not blocks:

@@ -19,6 +19,7 @@ from engine.api import SamplingParams
 from kvchat.personas import Persona, Personas, load_personas
 from kvchat.personas.editing import delete_persona, name_for, save_persona, with_persona, without_persona
 from kvchat.toml_file import ConfigError
+from kvchat.tui.ask import ask
 from kvchat.tui.format import printable
 from kvchat.tui.screens.confirm import ConfirmScreen
 from kvchat.tui.screens.persona_form import PersonaForm
@@ -101,7 +102,7 @@ class PersonaScreen(ModalScreen[Persona | None]):
         name = self._highlighted.name
         title = printable(self._highlighted.title or name)
         question = ConfirmScreen(f"Delete the persona {title}?", "Delete", loses=True)
-        if not await self.app.push_screen_wait(question):
+        if not await ask(self, question):
             return
         with self._complaining():
             rest = without_persona(self._personas, name)
@@ -116,7 +117,7 @@ class PersonaScreen(ModalScreen[Persona | None]):
 
     async def _fill_in(self, heading: str, persona: Persona) -> None:
         form = PersonaForm(heading, persona, self._sampling, self._save)
-        if saved := await self.app.push_screen_wait(form):
+        if saved := await ask(self, form):
             self._use(with_persona(self._personas, saved), saved.name)
 
     def _save(self, persona: Persona) -> Persona:

@@ -14,6 +14,7 @@ from textual.screen import Screen
 from kvchat.conversation import ConversationController
 from kvchat.personas import Persona, Personas
 from kvchat.store import StoreError
+from kvchat.tui.ask import ask
 from kvchat.tui.format import printable
 from kvchat.tui.widgets.tab_bar import TabBar
 from kvchat.tui.workspace import Stored, Workspace
@@ -82,7 +83,7 @@ class TabScreen(Screen[None]):
         screen = PersonaScreen(
             self.personas, workspace.default_persona.name, workspace.sampling, workspace.use_personas
         )
-        if choice := await self.app.push_screen_wait(screen):
+        if choice := await ask(self, screen):
             await self.open_tab(choice)
 
     def action_close_tab(self) -> None:
@@ -116,7 +117,7 @@ class TabScreen(Screen[None]):
         """Let the user open a conversation that contains the words."""
         from kvchat.tui.screens.history import HistoryScreen
 
-        if chosen := await self.app.push_screen_wait(HistoryScreen(self.workspace, words)):
+        if chosen := await ask(self, HistoryScreen(self.workspace, words)):
             await self.open_found(chosen)
 
     @work
@@ -124,7 +125,7 @@ class TabScreen(Screen[None]):
         from kvchat.tui.screens.rename import RenameScreen
 
         tab = self.workspace.active
-        title = await self.app.push_screen_wait(RenameScreen(tab.title))
+        title = await ask(self, RenameScreen(tab.title))
         if title is not None:
             with self.complaining():
                 tab.rename(title)
@@ -136,7 +137,7 @@ class TabScreen(Screen[None]):
 
         tab = self.workspace.active
         screen = SamplingScreen(tab.conversation.sampling, self.workspace.sampling_defaults(tab))
-        if sampling := await self.app.push_screen_wait(screen):
+        if sampling := await ask(self, screen):
             with self.complaining():
                 tab.set_sampling(sampling)
 
@@ -147,7 +148,7 @@ class TabScreen(Screen[None]):
         from kvchat.tui.screens.export import ExportScreen
 
         tab = self.workspace.active
-        if path := await self.app.push_screen_wait(ExportScreen(tab.title)):
+        if path := await ask(self, ExportScreen(tab.title)):
             try:
                 self.export_to(Path(os.path.expanduser(path)), tab)
             except (ExchangeError, StoreError) as error:
@@ -222,7 +223,8 @@ class TabScreen(Screen[None]):
         """Ask a question and wait for the answer; see ConfirmScreen."""
         from kvchat.tui.screens.confirm import ConfirmScreen
 
-        return await self.app.push_screen_wait(ConfirmScreen(question, yes, loses=loses))
+        answer = await ask(self, ConfirmScreen(question, yes, loses=loses))
+        return answer is True
 
     @contextmanager
     def complaining(self) -> Iterator[None]:

@@ -89,6 +89,8 @@ class ChatPane(Vertical):
 
     async def mark(self, message_id: int) -> None:
         """Put the cursor on a message, and the keys with it."""
+        if not self.bar.is_attached:
+            return  # the key was pressed while the tab was being made
         await self.transcript.mark(message_id)
         self._show_bar()
         if self.bar.display:

@@ -14,6 +14,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from kvchat.store import StoreError
+from kvchat.tui.ask import ask
 from kvchat.tui.format import count, printable, typed
 from kvchat.tui.workspace import Stored, Workspace
 
@@ -139,7 +140,7 @@ class Finder(Vertical):
 
         if chosen := self._highlighted_closed():
             question = f"Delete this conversation for good?\n\n{printable(chosen.conversation.title) or 'New chat'}"
-            if await self.app.push_screen_wait(ConfirmScreen(question, "Delete", loses=True)):
+            if await ask(self.screen, ConfirmScreen(question, "Delete", loses=True)):
                 self._change(lambda: self._workspace.delete(chosen.conversation))
 
     def _highlighted_closed(self) -> Stored | None:

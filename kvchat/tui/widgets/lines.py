@@ -11,7 +11,8 @@ from textual.widget import Widget
 
 
 class Lines(Widget):
-    """Draws lines, and later only those that changed: what it shows changes all the time, and little of it."""
+    """Draws lines, and later only those that changed: what it shows changes all the time, and little of it. Each is
+    one row; what does not fit is cut."""
 
     def __init__(self, classes: str = "") -> None:
         super().__init__(classes=classes)
@@ -25,7 +26,7 @@ class Lines(Widget):
         """There may be other lines."""
         if not self.size:
             return  # it is hidden; when it is not any more, all is drawn
-        before, self._drawn = self._drawn, self.lines(self.size.width)
+        before, self._drawn = self._drawn, self._rows()
         if len(self._drawn) != len(before):
             self.refresh(layout=True)
         elif changed := [
@@ -36,5 +37,9 @@ class Lines(Widget):
             self.refresh(*changed)
 
     def render(self) -> Content:
-        self._drawn = self.lines(self.size.width)
+        self._drawn = self._rows()
         return Content("\n").join(self._drawn)
+
+    def _rows(self) -> Sequence[Content]:
+        width = self.size.width
+        return [line.truncate(width, ellipsis=True) for line in self.lines(width)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from textual.content import Content
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -53,7 +54,7 @@ def bar(parts: Sequence[tuple[int, str]], total: int, width: int) -> Content:
 
 def row(label: str, value: str, width: int) -> Content:
     """A label on the left, its value on the right."""
-    return Content.assemble(quiet(label), " " * max(1, width - len(label) - len(value)), value)
+    return Content.assemble(quiet(label), " " * max(1, width - cell_len(label) - cell_len(value)), value)
 
 
 def quiet(text: str) -> Content:

@@ -259,6 +259,31 @@ async def test_only_lines_that_changed_are_drawn_again(open_chat: Open, monkeypa
         assert drawn == [context, context + 1], "its number and its bar"
 
 
+async def test_titles_in_wide_characters_take_one_row_and_what_is_below_them_stays_live(open_chat: Open) -> None:
+    async with open_chat(size=(120, 50)) as chat:
+        request = await chat.send("中文写作助手专家级别的私人助理" * 3)
+        chat.client.accept(request)
+        chat.client.queue(request, "12 KV blocks, 3 available")
+        await chat.shows("○ 中文写作助手", "for 12 KV blocks")
+        for used in (60, 61):
+            chat.client.emit(stats([("another", used)]))
+            await chat.shows(f"other      {used}", "memory of the engine")
+        queue = [line[-34:].split() for line in chat.text.splitlines() if "○" in line]
+        assert queue and all(cells[-1].endswith("…") for cells in queue[-1:])
+
+
+@pytest.mark.parametrize("width", [40, 60, 76, 80])
+async def test_the_two_lines_are_two_at_every_width(open_chat: Open, width: int) -> None:
+    async with open_chat(size=(width, 20)) as chat:
+        chat.client.emit(stats([(chat.tab.id, 70)]))
+        for form in ("debug", "compact", "debug"):
+            chat.app.chat.show_panel(form)
+            await chat.pilot.pause()
+            first, second = ("lag p95", "blocks") if form == "debug" else ("ttft", "blocks")
+            await chat.shows(first, second)
+            assert ("running" in chat.text) <= (form == "compact")
+
+
 async def test_numbers_alone_wait_and_what_happens_in_the_tab_is_shown_at_once(
     open_chat: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,16 @@ async def test_escape_asks_once_before_what_was_typed_is_lost_however_fast_it_co
         await chat.shows_not("New persona")
 
 
+async def test_keys_that_come_in_one_burst_open_one_form(open_chat: Open) -> None:
+    async with open_chat(size=SIZE) as chat:
+        await highlight(chat, "coder")
+        for _ in range(20):
+            chat.app.post_message(Key("e", "e").set_sender(chat.app))
+        await chat.shows("Edit Coder")
+        await chat.pilot.pause()
+        assert len(chat.app.screen_stack) == 3
+
+
 async def test_editing_a_shipped_persona_makes_a_file_of_the_user_and_deleting_that_brings_it_back(
     open_chat: Open,
 ) -> None:
