@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from chat_driver import Chat, Open
 from textual.widgets import OptionList
 
 from engine.api import Progress
+from kvchat.tui.widgets.chat_pane import ChatPane
 from kvchat.tui.widgets.composer import Editor
 from kvchat.tui.widgets.message_bar import MessageBar
 from kvchat.tui.widgets.user_message import UserMessage
@@ -276,3 +278,22 @@ async def test_the_message_that_was_gone_to_stays_in_view_while_a_reply_streams(
         chat.client.say(request, "\n\nThe end.")
         await chat.until(lambda: any("The end." in str(each.render()) for each in chat.app.query("MarkdownParagraph")))
         await chat.shows("first question", "more below")
+
+
+async def test_a_key_that_meets_a_tab_in_the_making_goes_to_no_message(
+    open_chat: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_chat() as chat:
+        await chat.talk(("one", "first"))
+        screen = chat.app.chat
+        mount = screen._switcher.mount
+
+        async def press_meanwhile(pane: ChatPane) -> None:
+            await screen.action_message_cursor(-1)
+            await mount(pane)
+
+        monkeypatch.setattr(screen._switcher, "mount", press_meanwhile)
+        await screen.forget(chat.tab)
+        await screen.show_active()
+        await chat.shows("first")
+        assert screen.marked is None
