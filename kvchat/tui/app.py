@@ -156,7 +156,12 @@ class KvChatApp(App[None]):
         if sys.platform != "win32":
             for ending in (signal.SIGTERM, signal.SIGHUP):
                 asyncio.get_running_loop().add_signal_handler(ending, self._end, ending)
-        self.call_after_refresh(self._start_engine)
+        self.call_after_refresh(self._painted)
+
+    def _painted(self) -> None:
+        """The first paint is done."""
+        gc.enable()
+        self._start_engine()
 
     def _start_engine(self) -> None:
         self._client.start(self._hear)

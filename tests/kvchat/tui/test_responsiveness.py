@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import time
 
@@ -135,3 +136,9 @@ async def test_the_lag_is_measured_while_a_reply_runs(open_chat: Open) -> None:
         assert gauge.watching
         chat.client.reply(request, "one")
         await chat.until(lambda: not gauge.watching)
+
+
+async def test_garbage_is_collected_again_after_the_first_paint(open_chat: Open) -> None:
+    gc.disable()
+    async with open_chat() as chat:
+        await chat.until(gc.isenabled)
