@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 from chat_driver import Chat, Open
 from textual.widgets import OptionList
 
@@ -280,20 +279,9 @@ async def test_the_message_that_was_gone_to_stays_in_view_while_a_reply_streams(
         await chat.shows("first question", "more below")
 
 
-async def test_a_key_that_meets_a_tab_in_the_making_goes_to_no_message(
-    open_chat: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_in_a_tab_that_is_being_made_no_message_is_marked(open_chat: Open) -> None:
     async with open_chat() as chat:
         await chat.talk(("one", "first"))
-        screen = chat.app.chat
-        mount = screen._switcher.mount
-
-        async def press_meanwhile(pane: ChatPane) -> None:
-            await screen.action_message_cursor(-1)
-            await mount(pane)
-
-        monkeypatch.setattr(screen._switcher, "mount", press_meanwhile)
-        await screen.forget(chat.tab)
-        await screen.show_active()
-        await chat.shows("first")
-        assert screen.marked is None
+        made = ChatPane(chat.tab, None, lambda before: (), chat.app.chat.run_command)
+        await made.mark(chat.tab.messages[0].id)
+        assert made.transcript.marked is None
