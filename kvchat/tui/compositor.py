@@ -42,7 +42,7 @@ class FrontCompositor(Compositor):
             seen = region.intersection(clip)
             left, right = seen.column_span
             rows = [y for y in seen.line_range if any(left <= start < right for start in missing[y])]
-            if not rows:
+            if not rows or widget.parent is None:  # one that was taken away is in the map up to the next layout
                 continue
             top = rows[0]
             strips = widget.render_lines(Region(seen.x - region.x, top - region.y, seen.width, rows[-1] + 1 - top))

@@ -25,6 +25,7 @@ class Box:
 
     def __init__(self, letter: str, region: Region) -> None:
         self.letter, self.region = letter, region
+        self.parent: object | None = self
         self.asked: set[int] = set()
         """For which rows of the screen."""
 
@@ -80,6 +81,13 @@ def test_what_others_cover_is_not_asked_for() -> None:
     boxes = boxes_over_all([left, right, SCREEN.region])
     compositor(boxes, [SCREEN.region]).render_partial_update()
     assert [sorted(box.asked) for box in boxes] == [[0, 1, 2, 3, 4, 5], [0, 1, 2, 3], [4, 5], []]
+
+
+def test_who_was_taken_away_is_not_asked() -> None:
+    gone, *others = boxes = boxes_over_all([Region(0, 0, 5, 6), SCREEN.region])
+    gone.parent = None
+    compositor(boxes, [SCREEN.region]).render_partial_update()
+    assert not gone.asked and others[0].asked == {0, 1, 2, 3, 4, 5}
 
 
 def test_without_a_change_nothing_is_drawn() -> None:
