@@ -15,7 +15,7 @@ def chat(options: Options, continue_last: bool) -> None:
     when this is no terminal for it."""
     if not (os.isatty(0) and os.isatty(1)) or os.environ.get("TERM", "dumb") == "dumb":
         raise click.UsageError("the chat needs a full terminal; ask a single question with: kvchat -p TEXT")
-    gc.disable()  # until the first paint: nothing of a start is garbage, and looking for it takes a tenth of it
+    gc.disable()  # KvChatApp enables it: nothing of a start is garbage, and looking for it takes a tenth of the time
 
     from engine.process import ProcessClient
     from kvchat import paths

@@ -12,7 +12,7 @@ from textual.events import Click, MouseMove
 from textual.message import Message
 
 from engine.api import BLOCK_CACHED, BLOCK_FREE, BLOCK_OWNED, BLOCK_SHARED, EngineStats
-from kvchat.tui.format import count, shorten
+from kvchat.tui.format import count
 from kvchat.tui.widgets.lines import Lines
 from kvchat.tui.widgets.meters import quiet
 
@@ -161,7 +161,7 @@ class BlockMap(Lines, can_focus=True):
         if cursor is not None:
             line, cell = divmod(cursor, columns)
             lines[line] = lines[line].stylize("reverse", 2 * cell, 2 * cell + 1)
-            return [*lines, Content(shorten(": ".join(self._describe(cursor)), width))]
+            return [*lines, Content(": ".join(self._describe(cursor)))]
         shown, total = min(len(self._blocks), len(drawn) * per_cell), len(self._blocks)
         if per_cell > 1 or shown < total:
             lines.append(quiet(f"{count(per_cell)} a cell, {count(shown)} of {count(total)}"))

@@ -196,15 +196,15 @@ def _hint(vitals: Vitals, width: int) -> Content:
     found = diagnose(Reading.now(vitals.stats, vitals.metrics, vitals.model))
     if found.bottleneck == "none":
         return quiet("replies wait, see the queue" if vitals.waiting else found.hint)
-    return Content.styled(shorten(found.hint, width), "$warning")
+    return Content.styled(found.hint, "$warning")
 
 
 def _waiting(vitals: Vitals, width: int) -> Sequence[Content]:
     lines = []
     for title, reason in vitals.waiting:
-        lines.append(Content.assemble(BADGES["queued"], " ", shorten(title, width - 2)))
+        lines.append(Content.assemble(BADGES["queued"], " ", title))
         if reason:
-            lines.append(quiet(shorten(f"  for {printable(reason)}", width)))
+            lines.append(quiet(f"  for {printable(reason)}"))
     return lines
 
 
@@ -212,10 +212,10 @@ def _model(vitals: Vitals, width: int) -> Sequence[Content]:
     model = vitals.model
     if model is None:
         return [quiet("none yet"), Content(""), Content("")]
-    warning = [Content.styled(shorten(model.kv_warning, width), "$warning")] if model.kv_warning else []
+    warning = [Content.styled(model.kv_warning, "$warning")] if model.kv_warning else []
     return [
-        Content(shorten(printable(model.name), width)),
-        quiet(shorten(f"{model.weights} · kv {model.kv_dtype} · {model.device}", width)),
+        Content(printable(model.name)),
+        quiet(f"{model.weights} · kv {model.kv_dtype} · {model.device}"),
         row("memory of the engine", size(vitals.stats.rss_bytes) if vitals.stats.rss_bytes else NOTHING, width),
         *warning,
     ]
