@@ -42,4 +42,5 @@ class Lines(Widget):
 
     def _rows(self) -> Sequence[Content]:
         width = self.size.width
-        return [line.truncate(width, ellipsis=True) for line in self.lines(width)]
+        lines = (Content(" ").join(line.split()).expand_tabs() for line in self.lines(width))
+        return [line.truncate(width, ellipsis=True) for line in lines]

@@ -272,6 +272,17 @@ async def test_titles_in_wide_characters_take_one_row_and_what_is_below_them_sta
         assert queue and all(cells[-1].endswith("…") for cells in queue[-1:])
 
 
+async def test_a_title_of_several_lines_takes_one_row(open_chat: Open) -> None:
+    async with open_chat(size=(120, 50)) as chat:
+        request = await chat.send("Hello")
+        chat.tab.rename("first\nsecond\tthird")
+        chat.client.accept(request)
+        chat.client.queue(request, "12 KV blocks")
+        await chat.shows("○ first second  third", "for 12 KV blocks")
+        rows = chat.app.chat.query_one(Panel).query_one(Readout)
+        assert rows.render().plain.count("\n") + 1 == rows.size.height
+
+
 @pytest.mark.parametrize("width", [40, 60, 76, 80])
 async def test_the_two_lines_are_two_at_every_width(open_chat: Open, width: int) -> None:
     async with open_chat(size=(width, 20)) as chat:
